@@ -352,3 +352,19 @@ def test_samples_that_are_read_at_once_last_for_several_steps(tmp_path: Path) ->
     batch = _one(tmp_path, events).derived.keys["reader.batch_size"]
     assert (batch.value, batch.confidence) == (250, "low")
     assert batch.evidence.startswith("250.0 samples for a step: they were read before 24 of 96 steps")
+
+
+@pytest.mark.parametrize(("moved", "unseen"), [(14_000_000, None), (40_000_000, "24.8 MiB"), (18_000_000, None)])
+def test_bytes_that_no_recorded_call_read_are_said(tmp_path: Path, moved: int, unseen: str | None) -> None:
+    """Fourteen files of 1 MB are read in the passes; imports before them read 77 MB."""
+    events = Events(tmp_path)
+    for number in range(14):
+        events.add("file", number, f"/data/{number:03}.bin", 1_000_000)
+    events.add("loader", 0, _SETTINGS)
+    events.add("moved", 77_000_000, 0, after=5.0)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    events.add("moved", 77_000_000 + moved, 0)
+    events.add("moved", 99_000_000_000, 0, after=60.0)
+    notes = [note for note in _one(tmp_path, events).notes if "not recorded" in note]
+    assert [unseen in note for note in notes if unseen] == [True] * (unseen is not None)
+    assert len(notes) == (unseen is not None)

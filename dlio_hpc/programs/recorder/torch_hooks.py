@@ -22,6 +22,7 @@ def loader(context: Context, module: ModuleType) -> None:
     def iterated(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         result._dlio_number = number = _number(context, arguments[0])
         recording.add("pass", number, round(seconds, 7))
+        recording.flush()  # counts the bytes so far
 
     def renewed(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         arguments[0]._dlio_order = _Order()
@@ -53,6 +54,7 @@ def _wrap_next(context: Context, owner: Any) -> None:
             if number is not None:
                 order = getattr(iterator, "_dlio_order", None)
                 recording.add("end_of_pass", number, round(clock() - begin, 7), order and order.summary())
+                recording.flush()
             raise
         seconds = clock() - begin
         try:

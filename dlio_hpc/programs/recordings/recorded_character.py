@@ -1,12 +1,14 @@
 """Characterisation of a program by its recording."""
 
 import math
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
+from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.recordings import (
@@ -16,9 +18,12 @@ from dlio_hpc.programs.recordings import (
     recorded_program,
     recorded_values,
     recording_files,
+    unseen_bytes,
 )
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
+from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
+from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 # Loops and readers that no hook sees.
 _OWN_LOOP = (
@@ -34,37 +39,68 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     recordings = recording_files.load(folder)
     program = recorded_program.of(recordings)
     made = recorded_values.training(program)
-    against = recorded_values.reasons(program, made)
-    spans = (
-        [(-math.inf, math.inf)] if made is None else [(one.begin, one.end) for passes in made.passes for one in passes]
-    )
-    data = (
-        recorded_files.of_pipeline(program.ranks, made.number)
-        if made is not None and made.pipeline is not None
-        else None
-    )
-    data = data or recorded_files.of(program.ranks, spans)
-    notes = [f"{one.path.name}: {fault}" for one in recordings for fault in one.faults]
-    notes += [f"{one.path.name}: killed, or not ended yet" for one in recordings if not one.has_end]
-    if program.others:
-        notes.append(f"{len(program.others)} process(es) of other scripts are left out")
-    keys = {}
-    if data is None:
-        against = against or ["no file of a dataset was opened by Python or by a library that is recorded"]
-    elif made is None:
-        loop = own_loop.of(program.ranks, data)
-        against = own_loop.reasons(loop, recorded_checkpoints.models(program))
-        notes.append(_OWN_LOOP)
-        if not against or is_forced:
-            keys = recorded_values.of_own_loop(program, data, loop)
-    elif not against or is_forced:
-        keys = recorded_values.values(program, made, data)
-    if data is not None and data.made:
-        notes.append(f"the program itself wrote {data.made:,} of the files of its dataset before it read them")
+    data = _data(program, made)
+    keys, against = _workload(program, made, data, is_forced)
     roles = [] if data is None else _roles(program, data)
     nodes = {one.process.host for rank in program.ranks for one in rank.processes}
     log = Log(folder, "", _job(program), {}, {}, {}, {}, [], {})
-    return Character(log, [folder], len(nodes), Derived(keys, [], roles, against, False), notes, lambda _: True, True)
+    derived = Derived(keys, [], roles, against, False)
+    notes = list(_notes(recordings, program, made, data))
+    return Character(log, [folder], len(nodes), derived, notes, lambda _: True, True)
+
+
+def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:
+    """Return begin and end of the passes of the training loader; all times without a loader."""
+    if made is None:
+        return [(-math.inf, math.inf)]
+    return [(one.begin, one.end) for passes in made.passes for one in passes]
+
+
+def _data(program: RecordedProgram, made: RecordedTraining | None) -> RecordedData | None:
+    if made is not None and made.pipeline is not None:
+        named = recorded_files.of_pipeline(program.ranks, made.number)
+        if named is not None:
+            return named
+    return recorded_files.of(program.ranks, _spans(made))
+
+
+def _workload(
+    program: RecordedProgram, made: RecordedTraining | None, data: RecordedData | None, is_forced: bool
+) -> tuple[dict[str, DerivedValue], list[str]]:
+    """Return the keys of the workload, and the reasons why the program is not shown to train."""
+    if data is None:
+        return {}, ["no file of a dataset was opened by Python or by a library that is recorded"]
+    if made is None:
+        loop = own_loop.of(program.ranks, data)
+        against = own_loop.reasons(loop, recorded_checkpoints.models(program))
+        return recorded_values.of_own_loop(program, data, loop) if not against or is_forced else {}, against
+    against = recorded_values.reasons(program, made)
+    return recorded_values.values(program, made, data) if not against or is_forced else {}, against
+
+
+def _notes(
+    recordings: Sequence[ProcessRecording],
+    program: RecordedProgram,
+    made: RecordedTraining | None,
+    data: RecordedData | None,
+) -> Iterator[str]:
+    """Yield what the user must know about the recording."""
+    for one in recordings:
+        yield from (f"{one.path.name}: {fault}" for fault in one.faults)
+        if not one.has_end:
+            yield f"{one.path.name}: killed, or not ended yet"
+    if program.others:
+        yield f"{len(program.others)} process(es) of other scripts are left out"
+    if data is None:
+        return
+    if made is None:
+        yield _OWN_LOOP
+    elif data.reads and not data.is_mapped:
+        spans = _spans(made)
+        begin, end = min(begin for begin, _ in spans), max(end for _, end in spans)
+        yield from filter(None, [unseen_bytes.note(program.ranks, data, begin, end)])
+    if data.made:
+        yield f"the program itself wrote {data.made:,} of the files of its dataset before it read them"
 
 
 def _job(program: RecordedProgram) -> LogJob:

@@ -38,7 +38,7 @@ _SURE: dict[str, Confidence] = {
 }
 
 
-class Training(NamedTuple):
+class RecordedTraining(NamedTuple):
     """Training of a program. number: of its loader. settings: of the loader, as its library names them. passes: of each
     rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether steps of
     an optimizer or of fit, or gradients, were recorded.
@@ -56,7 +56,7 @@ class Training(NamedTuple):
         return [batch for passes in self.passes for one in passes for batch in one.batches]
 
 
-def training(program: RecordedProgram) -> Training | None:
+def training(program: RecordedProgram) -> RecordedTraining | None:
     """Return the training of a program: the loader with most steps, otherwise with most batches. Return None if no
     loader gave a batch.
     """
@@ -79,7 +79,7 @@ def training(program: RecordedProgram) -> Training | None:
     pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), number)
     pipeline = pipeline if pipeline is not None and pipeline.files else None
     is_proven = bool(steps or _kinds(program, "gradient"))
-    return Training(number, _settings(program, number, pipeline), mine, others, is_proven, pipeline)
+    return RecordedTraining(number, _settings(program, number, pipeline), mine, others, is_proven, pipeline)
 
 
 def _kinds(program: RecordedProgram, kind: str) -> int:
@@ -102,7 +102,7 @@ def _settings(program: RecordedProgram, number: str, pipeline: Pipeline | None) 
     return {}
 
 
-def reasons(program: RecordedProgram, made: Training | None) -> list[str]:
+def reasons(program: RecordedProgram, made: RecordedTraining | None) -> list[str]:
     """Return the reasons why the recording does not show that the program trains."""
     if made is not None and made.is_proven:
         return []
@@ -114,7 +114,7 @@ def reasons(program: RecordedProgram, made: Training | None) -> list[str]:
     return ["no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes"]
 
 
-def values(program: RecordedProgram, made: Training, data: RecordedData) -> dict[str, DerivedValue]:
+def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
     """Return the keys of the workload. made: the training. data: its dataset."""
     in_memory = [batch.bytes / max(batch.samples or 1, 1) for batch in made.batches]
     keys = _dataset(program, _distinct(program, made), data, round(statistics.median(in_memory or [0])))
@@ -129,7 +129,7 @@ def _recorded(value: Any, evidence: str, level: Confidence = "recorded") -> Deri
     return DerivedValue(value, level, evidence)
 
 
-def _samples(made: Training) -> int:
+def _samples(made: RecordedTraining) -> int:
     """Return the samples that all ranks together use in a pass."""
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     used = sum(max((_of_pass(one) for one in passes), default=0) for passes in made.passes)
@@ -145,7 +145,7 @@ def _of_pass(one: Pass) -> int:
     return sum(batch.samples or 0 for batch in one.batches)
 
 
-def _distinct(program: RecordedProgram, made: Training) -> int:
+def _distinct(program: RecordedProgram, made: RecordedTraining) -> int:
     """Return the samples of the dataset: its length as the loader knows it, or what a pass uses."""
     used = _samples(made)
     length = made.settings.get("samples")
@@ -154,12 +154,12 @@ def _distinct(program: RecordedProgram, made: Training) -> int:
     return used if _is_sharded(program, made) else used // max(1, len(program.ranks))
 
 
-def _is_of_batches(made: Training) -> bool:
+def _is_of_batches(made: RecordedTraining) -> bool:
     """Return whether the loader batches nothing itself, so that its samples are batches of the program's own."""
     return made.settings.get("batch_size") is None and made.settings.get("library") == "torch"
 
 
-def _is_sharded(program: RecordedProgram, made: Training) -> bool:
+def _is_sharded(program: RecordedProgram, made: RecordedTraining) -> bool:
     if len(program.ranks) == 1:
         return True
     shards = made.settings.get("shards")
@@ -278,7 +278,7 @@ def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
     return keys
 
 
-def _reader(program: RecordedProgram, made: Training, data: RecordedData) -> dict[str, DerivedValue]:
+def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
     settings, batches = made.settings, made.batches
     lengths = Counter(batch.samples for batch in batches if batch.samples)
     size = settings.get("batch_size") or (lengths.most_common(1)[0][0] if lengths else 1)
@@ -307,7 +307,7 @@ def _reader(program: RecordedProgram, made: Training, data: RecordedData) -> dic
     return keys | _order(made, data)
 
 
-def _load(made: Training, data: RecordedData) -> DerivedValue:
+def _load(made: RecordedTraining, data: RecordedData) -> DerivedValue:
     """Return `reader.load`."""
     if data.is_mapped:
         return _recorded("on_demand", "pages of a memory map are read when they are used, unseen", "medium")
@@ -340,7 +340,7 @@ def _of_pipeline(pipeline: Pipeline, name: str) -> dict[str, DerivedValue]:
     return keys
 
 
-def _order(made: Training, data: RecordedData) -> dict[str, DerivedValue]:
+def _order(made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
     if made.pipeline is not None:
         return {
             "reader.shuffle.files": _recorded(made.pipeline.shuffles_files, "order of the names in the pipeline"),
@@ -385,7 +385,7 @@ def _by_rows(data: RecordedData) -> DerivedValue:
     return _recorded(share < 0.5, f"{share:.0%} of reads of a file follow the one before", "medium")
 
 
-def _compute(made: Training) -> DerivedValue:
+def _compute(made: RecordedTraining) -> DerivedValue:
     times = [batch.compute for batch in made.batches if batch.compute is not None]
     if any(batch.is_step for batch in made.batches):
         # Steps of fit: the first compiles the model.
@@ -400,7 +400,7 @@ def _compute(made: Training) -> DerivedValue:
     return _recorded(round(mean, 6), evidence)
 
 
-def _epochs(made: Training) -> dict[str, DerivedValue]:
+def _epochs(made: RecordedTraining) -> dict[str, DerivedValue]:
     counts = [len([one for one in passes if one.batches]) for passes in made.passes]
     whole = sum(one.is_whole for passes in made.passes for one in passes)
     counts = [count * ((made.pipeline and made.pipeline.repeats) or 1) for count in counts]
