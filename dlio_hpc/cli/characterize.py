@@ -77,7 +77,7 @@ def characterize(
     from dlio_hpc.darshan import log_files
     from dlio_hpc.programs.characterize import characterize as analysis
     from dlio_hpc.programs.recordings import recorded_character, recording_files
-    from dlio_hpc.programs.reports import workload_yaml
+    from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
     recordings = [path for path in logs if recording_files.is_recording(path)]
     if recordings and len(logs) > 1:
@@ -93,7 +93,7 @@ def characterize(
     if not character.derived.keys:
         return _described(character, as_json)
     name = (name or "").strip() or workload_yaml.default_name(character)
-    content = workload_yaml.write(character, name)
+    character, content = accepted_workload.write(character, name)
     checked = None
     if output is not None:
         _keep(output, content)

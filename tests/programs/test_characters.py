@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dlio_hpc.base.errors import DlioError
+from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.programs.characterize import characterize
-from dlio_hpc.programs.reports import workload_yaml
+from dlio_hpc.programs.characterize.evidence import DerivedValue
+from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 from tests.support import characters, fidelity
 from tests.support.characters import Case, Half
 
@@ -156,6 +157,31 @@ def test_public_logs_hold_no_training() -> None:
 def test_a_derived_workload_names_why_its_order_was_chosen() -> None:
     text = workload_yaml.write(characters.character(CASES["h5_sequential"]), "x")
     assert "predicted requests agree with the log to" in text
+
+
+def test_a_value_that_contradicts_others_is_left_at_its_default() -> None:
+    made = characters.character(CASES["h5_sequential"])
+    wrong = {
+        "reader.shuffle.ascending": DerivedValue(True, "medium", "of the test"),
+        "reader.transfer_size": DerivedValue(8 << 40, "low", "of the test"),
+    }
+    keys = {**made.derived.keys, **wrong, "reader.shuffle.files": DerivedValue(False, "high", "of the test")}
+    character, text = accepted_workload.write(made._replace(derived=made.derived._replace(keys=keys)), "x")
+    assert set(keys) - set(character.derived.keys) == set(wrong)
+    notes = [note for note in character.notes if "is left at its default" in note]
+    assert len(notes) == 2
+    assert all(note.partition(":")[0] in text for note in notes)
+    without = made._replace(derived=made.derived._replace(keys=keys | {"dataset.files": DerivedValue(0, "high", "")}))
+    with pytest.raises(ConfigError, match="the derived workload is refused"):
+        accepted_workload.write(without, "x")
+
+
+def test_every_derived_workload_is_accepted() -> None:
+    for name in TRAINING:
+        made = characters.character(CASES[name])
+        if made.derived.keys:
+            character, _ = accepted_workload.write(made, name)
+            assert character.derived.keys == made.derived.keys
 
 
 @pytest.mark.parametrize("is_spawned", [False, True])

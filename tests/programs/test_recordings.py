@@ -368,3 +368,31 @@ def test_bytes_that_no_recorded_call_read_are_said(tmp_path: Path, moved: int, u
     notes = [note for note in _one(tmp_path, events).notes if "not recorded" in note]
     assert [unseen in note for note in notes if unseen] == [True] * (unseen is not None)
     assert len(notes) == (unseen is not None)
+
+
+def test_passes_of_another_loader_without_steps_are_evaluation(tmp_path: Path) -> None:
+    """After the second and the fourth of four epochs, three of 17 files are read in batches of one."""
+    events = Events(tmp_path)
+    _files(events, 17)
+    events.add("loader", 0, _SETTINGS | {"samples": 42})
+    events.add("loader", 1, _SETTINGS | {"sampler": "SequentialSampler", "batch_size": 1})
+    for epoch in range(4):
+        _passes(events, 1, 14, True, 0.5, [42, 0, 9, [4, 2]])
+        if epoch % 2:
+            events.add("pass", 1, 0.0)
+            for number in range(14, 17):
+                events.add("batch", 1, 0.25, 1, 100, after=0.25)
+                events.add("open", number, 0)
+                events.time += 0.75
+            events.add("end_of_pass", 1, 0.0, None)
+    made = _one(tmp_path, events)
+    keys = made.derived.keys
+    assert {key: keys[key].value for key in keys if key.startswith("evaluation.")} == {
+        "evaluation.files": 3, "evaluation.every_epochs": 2, "evaluation.batch_size": 1, "evaluation.time.mean": 0.75,
+    }  # fmt: skip
+    assert keys["dataset.files"].value == 14
+    path = tmp_path / "derived.yaml"
+    path.write_text(workload_yaml.write(made, "x"))
+    evaluation = workload.load(str(path)).evaluation
+    assert evaluation is not None
+    assert (evaluation.files, evaluation.every_epochs) == (3, 2)

@@ -107,7 +107,9 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
         (read for process in processes for read in _reads(process) if read.path not in written and _is_data(read.path)),
         key=lambda read: read.time,
     )
-    reads = _without_evaluation(reads)
+    # Passes say what they read, but a map is made before them.
+    timed = [] if math.isinf(first) else [read for read in reads if read.library not in _MAPS]
+    reads = [*timed, *_without_evaluation([read for read in reads if not timed or read.library in _MAPS])]
     last = max((end for _, end in spans), default=-math.inf)
     inside = [
         read

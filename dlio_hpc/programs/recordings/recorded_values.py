@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
-from dlio_hpc.programs.recordings import recorded_checkpoints, tensorflow_pipelines
+from dlio_hpc.programs.recordings import recorded_checkpoints, recorded_files, tensorflow_pipelines
 from dlio_hpc.programs.recordings.own_loop import OwnLoop
 from dlio_hpc.programs.recordings.recorded_files import Read, RecordedData
 from dlio_hpc.programs.recordings.recorded_program import (
@@ -121,6 +121,7 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
     keys |= _reader(program, made, data)
     keys["compute.time"] = _compute(made)
     keys |= _epochs(made)
+    keys |= _evaluation(program, made, keys)
     ends = list(itertools.accumulate(one.steps for one in made.passes[0]))
     return keys | recorded_checkpoints.keys_of(program, int(keys["train.epochs"].value), ends)
 
@@ -398,6 +399,40 @@ def _compute(made: RecordedTraining) -> DerivedValue:
     usual = format_seconds(statistics.median(times))
     evidence = f"mean of {len(times):,} times between a batch and the request for the next; the median is {usual}"
     return _recorded(round(mean, 6), evidence)
+
+
+def _evaluation(
+    program: RecordedProgram, made: RecordedTraining, keys: dict[str, DerivedValue]
+) -> dict[str, DerivedValue]:
+    """Return the keys of the passes of evaluation: those of other loaders, without a step. The result is empty if their
+    files are not known, or if a workload cannot have them.
+    """
+    epochs = int(keys["train.epochs"].value)
+    passes = max(made.evaluation, key=len, default=[])
+    spans = [(one.begin, one.end) for mine in made.evaluation for one in mine]
+    is_possible = keys["dataset.file_access"].value == "multi" and keys["reader.load"].value == "on_demand"
+    if not passes or len(passes) > epochs or not is_possible:
+        return {}
+    data = recorded_files.of(program.ranks, spans)
+    if data is None or data.is_memory:
+        return {}
+    batches = [batch for one in passes for batch in one.batches]
+    lengths = Counter(batch.samples for batch in batches if batch.samples)
+    times = [batch.compute for batch in batches if batch.compute is not None]
+    every = max(1, round(epochs / len(passes)))
+    evidence = f"{len(passes):,} pass(es) of another loader without a step, in {epochs:,} epoch(s)"
+    made_keys = {
+        "evaluation.files": _recorded(len(data.files), f"{len(data.files):,} files were read in these passes"),
+        "evaluation.every_epochs": _recorded(
+            every, evidence, "recorded" if len(passes) * every == epochs else "medium"
+        ),
+    }
+    if lengths:
+        made_keys["evaluation.batch_size"] = _recorded(lengths.most_common(1)[0][0], f"{len(batches):,} batches")
+    if times:
+        mean = round(statistics.mean(times), 6)
+        made_keys["evaluation.time.mean"] = _recorded(mean, f"mean of {len(times):,} times between two batches")
+    return made_keys
 
 
 def _epochs(made: RecordedTraining) -> dict[str, DerivedValue]:

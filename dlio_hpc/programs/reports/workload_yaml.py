@@ -23,7 +23,7 @@ _SIZES = (
     "checkpoint.transfer_size",
 )
 # Sections in the order of config/workload.py.
-_SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
+_SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train", "evaluation")
 
 
 def write(character: Character, name: str) -> str:
@@ -115,14 +115,16 @@ def left_out(files: list[Role]) -> list[str]:
 
 def _section(keys: dict[str, DerivedValue]) -> list[str]:
     """Return the lines of a section of the YAML file. A key with two dots becomes a nested key."""
+    groups: dict[str, list[str]] = {}
+    for key in keys:
+        groups.setdefault(key.split(".")[1], []).append(key)
     rows: list[tuple[str, DerivedValue | None]] = []
-    opened = ""
-    for key, estimate in keys.items():
-        parts = key.split(".")[1:]
-        if len(parts) == 2 and parts[0] != opened:
-            rows.append((f"{' ' * _INDENT}{parts[0]}:", None))
-        opened = parts[0] if len(parts) == 2 else ""
-        rows.append((f"{' ' * _INDENT * len(parts)}{parts[-1]}: {value(key, estimate.value)}", estimate))
+    for name, members in groups.items():
+        if members[0].count(".") == 2:
+            rows.append((f"{' ' * _INDENT}{name}:", None))
+        for key in members:
+            indent = " " * _INDENT * key.count(".")
+            rows.append((f"{indent}{key.rpartition('.')[2]}: {value(key, keys[key].value)}", keys[key]))
     column = min(max(len(row) for row, _ in rows if len(row) <= _WIDTH) + 2, _MOST_COLUMN)
     return [line for row, estimate in rows for line in _commented(row, estimate, column)]
 
