@@ -65,7 +65,8 @@ def characterize(
 
     Each value has a comment with its evidence and the confidence in it: recorded, if the program itself said or did so.
     A value that the log does not show is a default, and is marked unknown. Several logs, or the logs in a folder
-    (*.darshan), are taken as the logs of the processes of one program.
+    (*.darshan), are taken as the logs of the processes of one program. With a recording and logs of the same run, the
+    recording says what the program does, and the logs which requests it makes.
 
     If this machine has the files of the dataset, the heads of up to four of them (64 KiB, and the heads of up to 64
     records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
@@ -76,20 +77,24 @@ def characterize(
     """
     from dlio_hpc.darshan import log_files
     from dlio_hpc.programs.characterize import characterize as analysis
-    from dlio_hpc.programs.recordings import recorded_character, recording_files
+    from dlio_hpc.programs.recordings import recorded_character, recording_files, with_log
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
     recordings = [path for path in logs if recording_files.is_recording(path)]
-    if recordings and len(logs) > 1:
-        raise ConfigError("give one recording alone: logs of the same run cannot be combined with it yet")
-    if recordings and check:
+    others = [path for path in logs if path not in recordings]
+    if len(recordings) > 1:
+        raise ConfigError("give one recording; it has all processes of a run")
+    if recordings and check and not others:
         raise ConfigError(
-            "--check compares requests, which a recording does not have; give a Darshan log of the program"
+            "--check compares requests, which a recording does not have; give a Darshan log of the same run as well"
         )
-    if recordings:
-        character = recorded_character.load(recordings[0], force)
+    recorded = recorded_character.load(recordings[0], force) if recordings else None
+    if others:
+        character = analysis.load(log_files.listed(others), only, force or recorded is not None, not no_content)
+        character = character if recorded is None else with_log.combine(recorded, character)
     else:
-        character = analysis.load(log_files.listed(logs), only, force, not no_content)
+        assert recorded is not None  # one path at least is given
+        character = recorded
     if not character.derived.keys:
         return _described(character, as_json)
     name = (name or "").strip() or workload_yaml.default_name(character)

@@ -5,15 +5,17 @@ from msgspec import Struct
 from dlio_hpc.programs.similarity.similarity import PATTERN, SEEN, Factor, Similarity
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 
+# Smallest number of factors whose agreement is a verdict. One that differs is enough for the opposite.
+_LEAST = 2
 # Error of a sum of a few shares.
 _ROUNDING = 1e-9
 
 
 class CheckVerdict(Struct, frozen=True):
-    """Verdict on a check run. outcome: pass, fail, or incomplete if no factor is known for both the log and the run.
-    similarity: pattern similarity; None if the outcome is incomplete. tolerance: smallest pattern similarity that
-    passes. differing: factors that differ by more than the tolerance allows on average, the largest difference first.
-    not_compared: observed factors that are unknown for the log or the run.
+    """Verdict on a check run. outcome: pass, fail, or incomplete if fewer than two factors are known for both the log
+    and the run, and none of them differs. similarity: pattern similarity; None if no factor is known for both.
+    tolerance: smallest pattern similarity that passes. differing: factors that differ by more than the tolerance allows
+    on average, the largest difference first. not_compared: observed factors that are unknown for the log or the run.
     """
 
     outcome: Outcome
@@ -34,13 +36,16 @@ def judge(compared: Similarity, tolerance: float) -> CheckVerdict:
     score = compared.pattern.ratio
     known = [factor for factor in compared.factors if factor.name in PATTERN and factor.apart is not None]
     differing = [factor for factor in known if (factor.apart or 0.0) > 1 - tolerance + _ROUNDING]
+    not_compared = tuple(name for name in compared.pattern.left_out if name in SEEN)
     outcome: Outcome = "incomplete"
-    if score is not None:
-        outcome = "pass" if score >= tolerance - _ROUNDING else "fail"
+    if score is not None and score < tolerance - _ROUNDING:
+        outcome = "fail"
+    elif score is not None and len(SEEN) - len(not_compared) >= _LEAST:
+        outcome = "pass"
     return CheckVerdict(
         outcome,
         score,
         tolerance,
         tuple(sorted(differing, key=lambda factor: -(factor.apart or 0.0))),
-        tuple(name for name in compared.pattern.left_out if name in SEEN),
+        not_compared,
     )

@@ -58,6 +58,21 @@ def test_a_run_that_reaches_the_tolerance_passes() -> None:
     assert _judged(one, _profile(), 0.99).exit_code == 1
 
 
+def test_one_factor_that_agrees_is_no_verdict_but_one_that_differs_is() -> None:
+    nothing = dict.fromkeys(_PATTERN)
+    one, two = (
+        _profile(**{**nothing, **part}) for part in ({"sequential": 0.9}, {"sequential": 0.9, "request_max": 9})
+    )
+    verdict = _judged(one, _profile())
+    assert (verdict.outcome, verdict.exit_code, verdict.similarity) == ("incomplete", 7, 1.0)
+    assert _line(one, _profile()) == (
+        "Not measured: too few factors are compared for a verdict: pattern similarity 1.000; 1 of 6 factors are "
+        "compared."
+    )
+    assert _judged(two, replace(two)).exit_code == 0
+    assert _judged(one, _profile(sequential=0.5)).exit_code == 1
+
+
 @pytest.mark.parametrize("least", [0.9, 0.95, 0.96, 0.983])
 def test_a_score_never_seems_to_be_on_the_other_side(least: float) -> None:
     """A score that rounds to the tolerance is shown with more digits."""

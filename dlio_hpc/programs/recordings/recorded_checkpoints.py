@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.files import file_roles
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 
@@ -39,10 +39,9 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
     count = len({moment for rank, moment in by_moment if rank == min(writers)})
     keys = {
         "checkpoint.by": DerivedValue("root" if writers == {0} else "all", level, f"saved by {len(writers)} rank(s)"),
-        "checkpoint.every_steps": _every(sorted({one.steps for one in states}), count, epochs, ends)._replace(
-            confidence=level
-        ),
     }
+    every = _every(sorted({one.steps for one in states}), count, epochs, ends)
+    keys["checkpoint.every_steps"] = every._replace(confidence=weaker(every.confidence, level))
     sizes = [one.bytes for one in by_moment[max(by_moment)] if one.bytes]
     if saves:
         sizes += _trackers(program, {one.path for one in states}, {(one.rank, one.steps) for one in states})
@@ -111,6 +110,8 @@ def _every(moments: Sequence[int], count: int, epochs: int, ends: Sequence[int])
     """Return `checkpoint.every_steps`: None for a checkpoint at the end of each pass."""
     if count == epochs and (not any(moments) or set(moments) <= set(ends)):
         return DerivedValue(None, "recorded", f"{count} checkpoint(s), one after each of {epochs} pass(es)")
+    if not any(moments):
+        return DerivedValue(None, "low", f"{count} checkpoint(s) in {epochs} pass(es); steps were not recorded")
     gaps = Counter(later - earlier for earlier, later in pairwise([0, *moments]))
     gaps.pop(0, None)
     steps = gaps.most_common(1)[0][0] if gaps else None

@@ -66,6 +66,8 @@ def _sentence(verdict: CheckVerdict) -> str:
     differing = f"{factors} {'differs' if len(verdict.differing) == 1 else 'differ'}"
     if verdict.outcome == "fail":
         return f"pattern similarity {score} is below {limit}: {differing}"
+    if verdict.outcome == "incomplete":
+        return f"too few factors are compared for a verdict: pattern similarity {score}"
     return f"pattern similarity {score}, at least {limit}" + (f", but {differing}" if factors else "")
 
 

@@ -1,0 +1,82 @@
+"""A recording beside Darshan logs of the same run: values of the program from one, requests from the other."""
+
+from functools import reduce
+
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import format_seconds
+from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.characterize.evidence import DerivedValue, weaker
+from dlio_hpc.programs.files import file_roles
+
+# Keys that say how requests are made, which only a log shows.
+_OF_REQUESTS = (
+    "reader.transfer_size", "reader.keep_open", "checkpoint.transfer_size", "checkpoint.requests", "checkpoint.fsync",
+    "checkpoint.read_back",
+)  # fmt: skip
+# Keys that belong together: all are taken from one source.
+_GEOMETRY = ("dataset.samples_per_file", "dataset.sample.", "dataset.arrays", "reader.batch_size")
+# Share of the shorter run that both must have in common, and of the files of the dataset.
+_SAME = 0.5
+
+
+def combine(recording: Character, log: Character) -> Character:
+    """Return the character of a program from its recording and its log. log: character with a workload, whether or not
+    its I/O looks like training: the recording says whether the program trains. Raise ConfigError if the two are not of
+    one run.
+    """
+    _check(recording, log)
+    notes = [*recording.notes, *log.notes]
+    keys = recording.derived.keys
+    if keys and log.derived.keys:
+        if _share_of_files(recording, log) < _SAME:
+            notes.append("the log shows another dataset than the recording, so no value is taken from the log")
+        else:
+            keys = _chosen(keys, log.derived.keys)
+    derived = log.derived._replace(
+        keys=keys, sides=log.derived.sides if keys else [], against=recording.derived.against
+    )
+    return log._replace(derived=derived, notes=notes, paths=[*recording.paths, *log.paths], is_recording=True)
+
+
+def _check(recording: Character, log: Character) -> None:
+    mine, its = recording.log.job, log.log.job
+    common = min(mine.ended, its.ended) - max(mine.started, its.started)
+    if common < _SAME * min(mine.seconds, max(its.seconds, 1.0)):
+        begun = its.started - mine.started
+        raise ConfigError(
+            "the log and the recording are not of the same run: the log begins "
+            f"{format_seconds(abs(begun))} {'after' if begun > 0 else 'before'} the recording"
+        )
+
+
+def _share_of_files(recording: Character, log: Character) -> float:
+    """Return the share of the recorded files of the dataset that the log has as well."""
+    recorded = {file.path for file in file_roles.of(recording.derived.roles, "dataset")}
+    logged = {file.path for file in file_roles.of(log.derived.roles, "dataset")}
+    return len(recorded & logged) / max(len(recorded), 1)
+
+
+def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the surer value of each key; the recorded one if both are as sure."""
+    is_geometry_logged = _is_surer(_weakest(logged), _weakest(recorded))
+    keys = dict(recorded)
+    for key, value in logged.items():
+        if key.startswith(_GEOMETRY):
+            if is_geometry_logged:
+                keys[key] = value
+        elif key in _OF_REQUESTS or key not in keys or _is_surer(value, keys[key]):
+            keys[key] = value
+    if is_geometry_logged:
+        for key in [key for key in keys if key.startswith(_GEOMETRY) and key not in logged]:
+            del keys[key]
+    return keys
+
+
+def _weakest(keys: dict[str, DerivedValue]) -> DerivedValue:
+    """Return the least sure value of the keys that say what a sample is, without the type of its values."""
+    values = [value for key, value in keys.items() if key.startswith(_GEOMETRY) and key != "dataset.sample.dtype"]
+    return reduce(lambda least, value: least if _is_surer(value, least) else value, values)
+
+
+def _is_surer(value: DerivedValue, other: DerivedValue) -> bool:
+    return value.confidence != other.confidence and weaker(value.confidence, other.confidence) == other.confidence
