@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @option("-o", "--output", type=OUTPUT, metavar="FILE", help="YAML file of the workload. Default: stdout.")
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
-@option("--force", is_flag=True, help="Derive a workload even if the program does not read as training does.")
+@option("--force", is_flag=True, help="Derive a workload even if the program is not shown to train.")
 @option("--no-content", is_flag=True, help="Do not read files of the dataset. Default: read the heads of up to four.")
 @option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its I/O by the log's.")
 # Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
@@ -72,8 +72,8 @@ def characterize(
     records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
 
     Exit code 1: in --check, the pattern similarity of log and run is below --tolerance. 2: the program is not shown to
-    train, or its I/O does not look like training; the I/O is described instead. 3: a log is incomplete. 7: in --check,
-    nothing can be compared.
+    train; its I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be compared, or a single
+    factor that agrees.
     """
     from dlio_hpc.darshan import log_files
     from dlio_hpc.programs.characterize import characterize as analysis
@@ -136,7 +136,9 @@ def _described(character: "Character", as_json: bool) -> int:
         terminal.show(characterization_page.of_character(character), sys.stdout)
     has_dataset = any(role.role == "dataset" for role in character.derived.roles)
     hint = "; --force derives a workload anyway" if has_dataset else "; select the files of its dataset with --only"
-    raise ConfigError(f"this program does not read as training does: {character.derived.against[0]}{hint}")
+    reason = character.derived.against[0]
+    hint_of_recording = "" if character.is_recording else "; a recording would tell (dlio-hpc record)"
+    raise ConfigError(f"this program is not shown to train: {reason}{hint_of_recording}{hint}")
 
 
 def _print_json(character: "Character", content: str | None, checked: "Checked | None") -> None:

@@ -328,7 +328,7 @@ class CharacterizeDocument(Versioned, frozen=True):
     notes: list[str]
     """Limitations of the data."""
     against: list[str]
-    """Reasons why the program does not read as training does."""
+    """Reasons why the program is not shown to train."""
     roles: list[RoleDocument]
     """Files of the logs, by role."""
     estimates: dict[str, EstimatedKey]

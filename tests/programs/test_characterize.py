@@ -161,7 +161,8 @@ def test_files_of_no_known_format_are_plain_bytes(tmp_path: Path, is_whole: bool
     size = 100_000
     pieces = [(0, size), (size, 0)] if is_whole else [(0, 60_000), (60_000, 40_000)]
     files = [[Call(0, f"/d/{number:04}.jpg", *piece, 0.0) for piece in pieces] for number in range(80)]
-    character = _character(_log(tmp_path / "x.darshan", _in_batches(files, 8, 0.05), ranks=1))
+    character = _character(_log(tmp_path / "x.darshan", _in_batches(files, 8, 0.05), ranks=1), force=True)
+    assert character.derived.against == ["its 80 data file(s) were not read repeatedly (1 times per rank)"]
     values = _values(character)
     assert (values["dataset.format"], values["dataset.files"], values["dataset.sample.bytes"]) == ("raw", 80, size)
     assert (values["reader.mode"], _sure(character, "reader.mode")) == ("framework", "high" if is_whole else "medium")
@@ -317,7 +318,7 @@ def _chunked(order: Iterable[int], rank: int, chunks: int = 8, chunk: int = 2 * 
 def test_shuffled_samples_of_a_shared_file_in_chunks(tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(640)
     calls = [call for rank in range(2) for call in _in_batches(_chunked(order[rank::2], rank), 16, 0.02)]
-    character = _character(_log(tmp_path / "x.darshan", calls))
+    character = _character(_log(tmp_path / "x.darshan", calls), force=True)
     values = _values(character)
     assert (values["dataset.format"], values["dataset.file_access"], values["dataset.files"]) == ("hdf5", "shared", 1)
     assert (values["dataset.sample.bytes"], values["dataset.chunk"]) == (16 * KIB, 2 * KIB)
@@ -340,7 +341,7 @@ def test_samples_of_any_file_next_with_threads_and_reading_ahead(tmp_path: Path)
             for at, sample in enumerate(batch.tolist()):
                 calls.append(Call(rank, f"/d/{sample // 16:04}.npz", 4096 + sample % 16 * 100_000, 100_000,
                                   begin + 4e-4 * (at // 2) + 1e-5 * (at % 2), 3e-4))  # fmt: skip
-    character = _character(_log(tmp_path / "x.darshan", calls))
+    character = _character(_log(tmp_path / "x.darshan", calls), force=True)
     values = _values(character)
     assert (values["dataset.sample.bytes"], values["dataset.samples_per_file"]) == (100_000, 16)
     assert (values["reader.shuffle.files"], values["reader.shuffle.samples"]) == (True, True)
@@ -458,7 +459,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     path = _log(tmp_path / "sim.darshan", _simulation())
     done = run("dlio-hpc", "characterize", path, "-o", "w.yaml")
     assert done.code == 2
-    assert "does not read as training does: it read only 64 KiB of data, in 2 request(s)" in done.err
+    assert "is not shown to train: it read only 64 KiB of data, in 2 request(s)" in done.err
     assert "--force derives a workload anyway" in done.err
     assert "dump_1.dat" in done.out
     assert "10 MiB were written, 128 KiB read" in done.out
@@ -649,7 +650,7 @@ def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
             [[Call(rank, "/d/volume.h5", 4096 + 64_000 * int(place), 64_000, 0.0)] for place in drawn[rank]], 8, 0.02
         )
     ]
-    values = _values(character := _character(_log(tmp_path / "x.darshan", calls)))
+    values = _values(character := _character(_log(tmp_path / "x.darshan", calls), force=True))
     assert (values["train.epochs"], values["train.steps"], values["reader.shard"]) == (1, 75, False)
     assert (_sure(character, "train.epochs"), values["reader.shuffle.samples"]) == ("low", True)
     again = [call._replace(offset=4096 + 64_000 * (at % 20)) for at, call in enumerate(calls)]
@@ -665,10 +666,11 @@ def test_check_runs_it_here_and_compares(run: Run, log: str, least: float) -> No
     done = run(
         "dlio-hpc", "characterize", LOGS / f"{log}.darshan", "--force", "--check", "--json", "--tolerance", least
     )
-    assert done.code == 0, done.err
     check = done.json["check"]
     assert check["pattern"]["similarity"] > least
-    assert (check["verdict"], check["tolerance"]) == ("pass", least)
+    # Of h5py, the core knows one factor, which is not enough for a verdict.
+    verdict, code = ("pass", 0) if log == "mpi4_npz" else ("incomplete", 7)
+    assert (done.code, check["verdict"], check["tolerance"]) == (code, verdict, least)
     assert check["b"]["ranks"] == 4
 
 

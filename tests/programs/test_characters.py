@@ -11,15 +11,19 @@ from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.characterize.evidence import DerivedValue
-from dlio_hpc.programs.reports import accepted_workload, workload_yaml
+from dlio_hpc.programs.reports import accepted_workload, characterization_page, workload_yaml
 from tests.support import characters, fidelity
 from tests.support.characters import Case, Half
+from tests.support.places import LOGS
 
 CASES = {case.name: case for case in characters.cases()}
 TRAINING = [name for name, case in CASES.items() if case.is_training]
 # Programs whose logs do not show that they train. Darshan does not see the pages of a mapped file. A program that
-# loads archives once and then saves its state at intervals may be a simulation.
-_UNSEEN_BY_DARSHAN = {"wake_words", "battery_cycles", "keystroke_rhythms"}
+# loads archives once and then saves its state at intervals may be a simulation. A program that reads each photo once
+# may make thumbnails.
+_NOT_SHOWN = {"wake_words", "battery_cycles", "keystroke_rhythms", "wafer_defects"}
+# Counters do not say whether two ranks read half of a file twice, or all of it once.
+_NOT_BY_COUNTERS = {"h5_patches", "asteroid_spectra"}
 # Programs whose emulation resembles them less than 0.95, and how much it does. molecular_frames reads several arrays in
 # compressed chunks, as polymer_maps does; tissue_tiles decodes PNG files, engine_vibration saves states of changing
 # size, ferry_bookings reads Parquet, and sonar_pings reads files of fixed records through TensorFlow. In the logs of
@@ -55,7 +59,8 @@ _UNSETTLED = {
 def test_only_programs_that_train_are_training(name: str, is_traced: bool) -> None:
     case = CASES[name]
     made = characters.character(case) if is_traced else characters.from_counters(case)
-    assert bool(made.derived.keys) == (case.is_training and name not in _UNSEEN_BY_DARSHAN)
+    not_shown = _NOT_SHOWN if is_traced else _NOT_SHOWN | _NOT_BY_COUNTERS
+    assert bool(made.derived.keys) == (case.is_training and name not in not_shown)
     assert bool(made.derived.against) != bool(made.derived.keys)
 
 
@@ -113,7 +118,7 @@ def test_arrays_of_files_are_derived(name: str) -> None:
 
 @pytest.mark.strace
 @pytest.mark.job
-@pytest.mark.parametrize("name", [name for name in TRAINING if name not in _UNSEEN_BY_DARSHAN])
+@pytest.mark.parametrize("name", [name for name in TRAINING if name not in _NOT_SHOWN])
 def test_emulations_resemble_their_programs(name: str, tmp_path: Path) -> None:
     from dlio_hpc.programs.reports import program_profiles
     from dlio_hpc.programs.similarity import similarity
@@ -133,6 +138,16 @@ def test_emulations_resemble_their_programs(name: str, tmp_path: Path) -> None:
     assert score is not None
     assert score >= _LESS.get(name, 0.95)
     assert name not in _LESS or score < 0.95, "better than noted; remove it from _LESS"
+
+
+@pytest.mark.parametrize("name", ["parquet_query", "thumbnails"])
+def test_many_files_that_are_read_once_are_no_training(name: str) -> None:
+    made = characterize.load([LOGS / "not_training" / f"{name}.darshan"], None, False)
+    assert not made.derived.keys
+    assert "not read repeatedly" in made.derived.against[0]
+    assert characterization_page.banner_of(made).line.startswith(
+        "Not measured: The program is not shown to train: its "
+    )
 
 
 def _public_logs() -> list[Path]:
@@ -215,7 +230,7 @@ def test_a_workload_that_reads_less_than_its_program_says_so() -> None:
     assert note.startswith("this workload reads 0.33 times the bytes of the program: 27 MiB of samples")
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINING if name not in _UNSEEN_BY_DARSHAN])
+@pytest.mark.parametrize("name", [name for name in TRAINING if name not in _NOT_SHOWN])
 def test_workloads_read_as_many_bytes_as_their_programs(name: str) -> None:
     made = characters.character(CASES[name])
     assert not characterize.missing(made.derived, made.log.job.ranks)

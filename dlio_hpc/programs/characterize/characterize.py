@@ -38,7 +38,7 @@ class Character(NamedTuple):
 
 def load(paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False) -> Character:
     """Characterise the program that wrote these logs. only: regular expression; files whose paths it does not match are
-    left out. is_forced: True to derive a workload even if the program's I/O does not look like training.
+    left out. is_forced: True to derive a workload even if the program's I/O does not show that it trains.
     reads_content: True to read the beginning of a few files of the dataset, if this machine has them. Raise InvalidRun
     if a log is incomplete or corrupted, and ConfigError if a log is given twice.
     """

@@ -84,7 +84,7 @@ def derive(
 ) -> Derived:
     """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone.
     wanted: function that returns whether a path is analysed. is_forced: True to derive a workload even if the program's
-    I/O does not look like training. reads_content: True to read the beginning of a few files of the dataset, if this
+    I/O does not show that it trains. reads_content: True to read the beginning of a few files of the dataset, if this
     machine has them.
     """
     roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))

@@ -1,9 +1,9 @@
 """Check whether the I/O of a program looks like training. By default, no workload is derived for other programs.
 
-A program is taken for training only if its I/O has a sign of training: samples in random order, worker processes, files
-that only training uses, a saved model, a table of text and several saved states, regular steps of several samples each,
-or repeated passes over the data in several steps each. Programs that read their input once and in order, piece by
-piece, have none.
+A program is taken for training only if its I/O shows passes over the data with steps in them, or a model that it saves
+again and again. Random order, worker processes and regular steps of several samples count only in passes that are
+repeated: programs that read their input once, in any order and with any number of processes, do so as well. The names
+of data files are no sign.
 """
 
 import re
@@ -18,8 +18,8 @@ from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.files.step_detection import Pace
 
-# Smallest number of files of a kind that only training uses, of passes over the data, and of steps in a pass.
-_MANY_FILES, _AGAIN, _STEPS = 8, 1.5, 4
+# Smallest number of passes over the data, of steps in a pass, and of times that a model is written.
+_AGAIN, _STEPS, _TWICE = 1.5, 4, 1.9
 # A program that reads its data fewer times than this may compute statistics in two passes.
 _FEW_PASSES = 2.5
 # Smallest number of regular steps of a rank that are a sign of training.
@@ -28,8 +28,7 @@ _REGULAR = 8
 _UNLIKE = 0.2
 # Programs that read fewer bytes, or make fewer requests, do not show how they read.
 _LEAST_BYTES, _LEAST_READS = 64 << 10, 16
-# Files that only training reads, and files of models.
-_SAMPLES = re.compile(r"[.](?:tfrecords?|tfrec|jpe?g|png|tar|rec|lmdb|mdb|parquet|arrow)(?:-#-of-#)?$", re.IGNORECASE)
+# Files of models.
 _MODEL = re.compile(
     r"[.](?:pt|pth|keras|safetensors|pdparams|tfckpt|ckpt|onnx|index|data-\d+-of-\d+)$"
     r"|(?:^|[/_.-])(?:model|weights|state_dict|optimizer)[^/]*$",
@@ -70,7 +69,10 @@ def _has_signs(
     workers: int,
 ) -> bool:  # fmt: skip
     """Return whether the program has a sign of training."""
-    if workers > 1 or _is_random(keys) or _has_samples(data) or _saves_model(written) or _has_batches(data, pace):
+    is_repeated = "train.epochs" in keys and keys["train.epochs"].value > _AGAIN
+    if is_repeated and (workers > 1 or _is_random(keys) or _has_batches(data, pace)):
+        return True
+    if _saves_model(written):
         return True
     is_table = "dataset.format" in keys and keys["dataset.format"].value == "csv"
     return is_table and len(written) > 1
@@ -97,13 +99,10 @@ def _has_batches(data: Sequence[FileStats], pace: Pace | None) -> bool:
     return bool(is_clear and unlike.all())
 
 
-def _has_samples(data: Sequence[FileStats]) -> bool:
-    known = sum(_SAMPLES.search(file_roles.kind(file.path)) is not None for file in data)
-    return known >= _MANY_FILES and known > 0.5 * len(data)
-
-
 def _saves_model(written: Sequence[FileStats]) -> bool:
-    return any(_MODEL.search(file.path) for file in written)
+    """Return whether files with the name of a model were written more than once."""
+    models = [file for file in written if _MODEL.search(file.path)]
+    return sum(file.bytes_written / max(file.size, 1) for file in models) > _TWICE
 
 
 def _against_passes(

@@ -1,4 +1,4 @@
-"""Report of a program whose reads do not look like those of a training program: its files by role."""
+"""Report of a program that is not shown to train: its files by role."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ def banner_of(character: Character) -> Banner:
     if against:
         return Banner(
             "inconclusive" if keys else "not measured",
-            f"The program's reads do not look like those of a training program: {against[0]}.",
+            f"The program is not shown to train: {against[0]}.",
         )
     weak = {level: sum(estimate.confidence == level for estimate in keys.values()) for level in ("low", "unknown")}
     known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"
