@@ -1,6 +1,7 @@
 """dlio-hpc characterize: derive a workload from a recording or from Darshan logs of any program."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,26 +76,9 @@ def characterize(
     train; its I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be compared, or a single
     factor that agrees.
     """
-    from dlio_hpc.darshan import log_files
-    from dlio_hpc.programs.characterize import characterize as analysis
-    from dlio_hpc.programs.recordings import recorded_character, recording_files, with_log
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
-    recordings = [path for path in logs if recording_files.is_recording(path)]
-    others = [path for path in logs if path not in recordings]
-    if len(recordings) > 1:
-        raise ConfigError("give one recording; it has all processes of a run")
-    if recordings and check and not others:
-        raise ConfigError(
-            "--check compares requests, which a recording does not have; give a Darshan log of the same run as well"
-        )
-    recorded = recorded_character.load(recordings[0], force) if recordings else None
-    if others:
-        character = analysis.load(log_files.listed(others), only, force or recorded is not None, not no_content)
-        character = character if recorded is None else with_log.combine(recorded, character)
-    else:
-        assert recorded is not None  # one path at least is given
-        character = recorded
+    character = _loaded(logs, only, force, not no_content, check)
     if not character.derived.keys:
         return _described(character, as_json)
     name = (name or "").strip() or workload_yaml.default_name(character)
@@ -117,6 +101,30 @@ def characterize(
 
         terminal.show(check_page.of_check(checked), sys.stdout)
     return 0 if checked is None else checked.verdict.exit_code
+
+
+def _loaded(
+    paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool, is_checked: bool
+) -> "Character":
+    """Return the character of a program from its recording, from its logs, or from both."""
+    from dlio_hpc.darshan import log_files
+    from dlio_hpc.programs.characterize import characterize as analysis
+    from dlio_hpc.programs.recordings import recorded_character, recording_files, with_log
+
+    recordings = [path for path in paths if recording_files.is_recording(path)]
+    logs = [path for path in paths if path not in recordings]
+    if not recordings:
+        return analysis.load(log_files.listed(logs), only, is_forced, reads_content)
+    if len(recordings) > 1:
+        raise ConfigError("give one recording; it has all processes of a run")
+    if is_checked and not logs:
+        raise ConfigError(
+            "--check compares requests, which a recording does not have; give a Darshan log of the same run as well"
+        )
+    recorded = recorded_character.load(recordings[0], is_forced)
+    if not logs:
+        return recorded
+    return with_log.combine(recorded, analysis.load(log_files.listed(logs), only, True, reads_content))
 
 
 def _keep(path: Path, content: str) -> None:

@@ -150,7 +150,7 @@ def test_samples_in_the_order_of_the_dataset_are_not_shuffled(tmp_path: Path) ->
 
 
 def test_checkpoints_and_passes_of_evaluation_are_no_computation(tmp_path: Path) -> None:
-    """Of four gaps of 2 s, one has a checkpoint of 0.75 s, and one an evaluation of 1 s."""
+    """Batches are 2 s apart. The program saves a checkpoint for 0.75 s and evaluates for 1 s between two of them."""
     events = Events(tmp_path)
     _files(events, 5)
     events.add("loader", 0, _SETTINGS)

@@ -19,7 +19,12 @@ class DerivedValue(NamedTuple):
         return f"{self.confidence}: {self.evidence}"
 
 
+def sureness(confidence: Confidence) -> int:
+    """Return a number that is larger for a higher confidence."""
+    order: tuple[Confidence, ...] = ("unknown", "low", "medium", "high", "recorded")
+    return order.index(confidence)
+
+
 def weaker(a: Confidence, b: Confidence) -> Confidence:
     """Return the lower of two confidences."""
-    order: tuple[Confidence, ...] = ("unknown", "low", "medium", "high", "recorded")
-    return min(a, b, key=order.index)
+    return min(a, b, key=sureness)

@@ -38,7 +38,7 @@ _MESSAGES = (".log", ".out", ".err")
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 # Size in bytes of the smallest checkpoint. A smaller file is assumed to be a log or a note, however often it is
 # written.
-_LEAST_STATE = 4096
+LEAST_STATE = 4096
 
 
 class Role(NamedTuple):
@@ -115,7 +115,7 @@ def _unfit(file: FileStats) -> str | None:
 
 
 def _written(file: FileStats) -> Role:
-    if file.path.startswith(_TEMPORARY) and file.moved < _LEAST_STATE:
+    if file.path.startswith(_TEMPORARY) and file.moved < LEAST_STATE:
         return Role(file, "other", "a few bytes in a temporary folder")
     if match := _MODEL.search(file.path):
         return Role(file, "checkpoint", f"written, and its name has {match[0]!r}")
@@ -206,7 +206,7 @@ def _repeated(roles: list[Role]) -> list[Role]:
     """
     kinds: dict[str, list[FileStats]] = defaultdict(list)
     for role in roles:
-        if role.role == "output" and role.file.size >= _LEAST_STATE:
+        if role.role == "output" and role.file.size >= LEAST_STATE:
             kinds[pattern(role.file.path)].append(role.file)
     checkpoints = []
     for members in kinds.values():

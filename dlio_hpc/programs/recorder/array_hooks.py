@@ -13,7 +13,7 @@ def numpy(context: Context, module: ModuleType) -> None:
     """Record files of arrays that are read, mapped and written."""
 
     def noted(kind: str, name: str, place: int, key: str) -> Any:
-        def called(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        def called(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
             number = context.file(argument(arguments, keys, place, key))
             value = result if kind == "read" else arguments[1:] + tuple(keys.values())
             if type(result).__name__ == "NpzFile":
@@ -37,7 +37,7 @@ def numpy(context: Context, module: ModuleType) -> None:
 def _archives(context: Context, module: ModuleType) -> None:
     """Record the arrays of .npz files, which are read when they are asked for."""
 
-    def taken(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def taken(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         size, length = amount(result)
         number = getattr(arguments[0], "_dlio_file", None)
         context.recording.add("read", "numpy.npz", round(seconds, 7), number, size, length, None)
@@ -48,7 +48,7 @@ def _archives(context: Context, module: ModuleType) -> None:
 def _maps(context: Context, module: ModuleType) -> None:
     """Record memory maps. What a program reads through them causes no call that could be recorded."""
 
-    def mapped(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def mapped(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         target = argument(arguments, keys, 1, "filename")
         context.recording.add("map", "numpy", context.file(target), amount(result)[0])
 
@@ -86,7 +86,7 @@ def hdf5(context: Context, module: ModuleType) -> None:
         return number, arrays[path, name]
 
     def noted(kind: str) -> Any:
-        def called(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        def called(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
             number, array = of(arguments[0])
             size, length = amount(result if kind == "read" else arguments[2])
             context.recording.add(kind, "h5py", round(seconds, 7), number, size, length, [array, *_first(arguments[1])])
@@ -96,7 +96,7 @@ def hdf5(context: Context, module: ModuleType) -> None:
     wrap(context, module.Dataset, "__getitem__", noted("read"), is_outermost=True)
     wrap(context, module.Dataset, "__setitem__", noted("write"), is_outermost=True)
 
-    def placed(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def placed(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         number, array = of(arguments[0])
         size, length = amount(argument(arguments, keys, 1, "dest"))
         selection = argument(arguments, keys, 2, "source_sel")
@@ -119,7 +119,7 @@ def zarr(context: Context, module: ModuleType) -> None:
     """Record the parts of Zarr arrays that are read and written."""
 
     def noted(kind: str) -> Any:
-        def called(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        def called(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
             array = arguments[0]
             size, length = amount(result if kind == "read" else arguments[2])
             number = context.file(_zarr_path(array))
@@ -140,7 +140,7 @@ def _zarr_path(array: Any) -> str:
 def images(context: Context, module: ModuleType) -> None:
     """Record images that are opened, with their format and size in pixels."""
 
-    def opened(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def opened(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         number = context.file(argument(arguments, keys, 0, "fp"))
         width, height = result.size
         pixels = width * height * len(result.getbands())

@@ -156,7 +156,7 @@ class _Wrapped(Loader):
         return getattr(self._loader, name)
 
 
-Noted = Callable[[float, float, Any, Any, Any], None]
+Noted = Callable[[float, Any, Any, Any], None]
 
 
 def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: bool = False) -> None:
@@ -167,7 +167,7 @@ def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: boo
 
 
 def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = False) -> Any:
-    """Return a function that calls `function`, and then `note` with the time of its begin, its seconds, its arguments
+    """Return a function that calls `function`, and then `note` with its seconds, its arguments by place and by name,
     and its result. A call that raises is not noted, and its exception goes on unchanged. is_outermost: whether calls
     within another such call are left out.
     """
@@ -185,13 +185,43 @@ def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = 
             seconds = clock() - begin
             _calls.depth = depth
         try:
-            note(begin, seconds, arguments, keys, result)
+            note(seconds, arguments, keys, result)
         except Exception as fault:
             context.recording.fault(getattr(function, "__qualname__", ""), fault)
         return result
 
     called._is_recorded = True  # type: ignore[attr-defined]
     return called
+
+
+def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order: Callable[[Any], Any]) -> None:
+    """Let the __next__ of a loader's iterator record each batch with the time that the program waited for it, and the
+    end of the pass. number: function that returns the number of an iterator's loader, or None if it is unknown. order:
+    function that returns the order of the samples of its pass, or None.
+    """
+    following, recording = owner.__next__, context.recording
+
+    @functools.wraps(following)
+    def recorded_next(iterator: Any) -> Any:
+        begin = clock()
+        try:
+            batch = following(iterator)
+        except StopIteration:
+            if number(iterator) is not None:
+                recording.add("end_of_pass", number(iterator), round(clock() - begin, 7), order(iterator))
+                recording.flush()  # counts the bytes so far
+            raise
+        seconds = clock() - begin
+        try:
+            if number(iterator) is None:
+                raise LookupError("a batch of a loader that was not iterated")
+            size, length = amount(batch)
+            recording.add("batch", number(iterator), round(seconds, 7), length, size)
+        except Exception as fault:
+            recording.fault("batch", fault)
+        return batch
+
+    owner.__next__ = recorded_next
 
 
 def argument(arguments: tuple[Any, ...], keys: dict[str, Any], place: int, name: str, default: Any = None) -> Any:
@@ -202,7 +232,7 @@ def argument(arguments: tuple[Any, ...], keys: dict[str, Any], place: int, name:
 def transfer(context: Context, library: str, kind: str, place: int, key: str) -> Noted:
     """Return what notes a state that is saved or restored through a path or a stream, which is argument `place`."""
 
-    def noted(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def noted(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         target = argument(arguments, keys, place, key)
         if hasattr(target, "tell"):
             size = None if getattr(target, "closed", False) else target.tell()

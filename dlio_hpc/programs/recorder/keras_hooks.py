@@ -26,7 +26,7 @@ def callbacks(context: Context, module: ModuleType) -> None:
 
 
 def _noted(context: Context, kind: str) -> Any:
-    def noted(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def noted(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         number = arguments[1] if len(arguments) > 1 and isinstance(arguments[1], int) else None
         context.recording.add(kind, number)
 
@@ -65,7 +65,7 @@ def _fit(context: Context, function: Any) -> Any:
 def optimizers(context: Context, module: ModuleType) -> None:
     """Record the steps that a program makes by itself; inside fit, Keras compiles them into a function."""
 
-    def stepped(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def stepped(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         context.recording.add("step", type(arguments[0]).__name__)
 
     wrap(context, module.BaseOptimizer, "apply_gradients", stepped, is_outermost=True)

@@ -25,7 +25,7 @@ def mpi(context: Context, module: ModuleType) -> None:
 def horovod(context: Context, module: ModuleType) -> None:
     """Record the rank when Horovod starts."""
 
-    def begun(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def begun(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         context.recording.add("rank", module.rank(), module.size(), "horovod")
 
     wrap(context, module, "init", begun)

@@ -25,6 +25,8 @@ _SIZED = 256
 _LATE_S, _MANY = 0.5, 256
 # Kinds of events that happen for each step, batch, file or call.
 FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file", "train_batch", "test_batch"})
+# Version of the format, and folder of a recording in which the files of its processes lie.
+VERSION, PROCESSES = 1, "processes"
 clock = time.monotonic
 
 
@@ -164,6 +166,6 @@ class EventWriter:
             os.close(descriptor)
 
     def _new_path(self) -> str:
-        folder = os.path.join(self._folder, "processes", os.uname().nodename)
+        folder = os.path.join(self._folder, PROCESSES, os.uname().nodename)
         os.makedirs(folder, exist_ok=True)
         return os.path.join(folder, f"{os.getpid()}-{time.time_ns()}.jsonl")

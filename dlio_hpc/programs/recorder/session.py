@@ -11,9 +11,8 @@ import threading
 from typing import Any, Callable
 
 from . import hooks
-from .recording import EventWriter
+from .recording import VERSION, EventWriter
 
-VERSION = 1
 # Set by the user, or by `dlio-hpc record`: folder of the recordings; anything to store hashes in place of names.
 FOLDER, ANONYMOUS = "DLIO_HPC_RECORD", "DLIO_HPC_RECORD_ANONYMOUS"
 # Variables that launchers set: rank, number of ranks.

@@ -19,7 +19,7 @@ def pandas(context: Context, module: ModuleType) -> None:
     """Record tables that are read, whole or in pieces."""
 
     def noted(name: str, key: str) -> Any:
-        def called(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        def called(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
             number = context.file(argument(arguments, keys, 0, key))
             if hasattr(result, "get_chunk"):
                 result._dlio_file = number
@@ -32,7 +32,7 @@ def pandas(context: Context, module: ModuleType) -> None:
     for name, key in _PANDAS.items():
         wrap(context, module, name, noted(name, key), is_outermost=True)
 
-    def piece(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def piece(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         number = getattr(arguments[0], "_dlio_file", None)
         if number is not None:
             context.recording.add("read", "pandas.read_csv", round(seconds, 7), number, *_table(result), None)
@@ -51,20 +51,20 @@ def _table(table: Any) -> tuple[int | None, int | None]:
 def parquet(context: Context, module: ModuleType) -> None:
     """Record what is read from Parquet files: tables, row groups, batches of rows."""
 
-    def read(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def read(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         number = context.file(argument(arguments, keys, 0, "source"))
         rows = getattr(result, "num_rows", None)
         context.recording.add("read", "pyarrow.parquet", round(seconds, 7), number, result.nbytes, rows, None)
 
     wrap(context, module, "read_table", read, is_outermost=True)
 
-    def opened(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def opened(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         own = arguments[0]
         own._dlio_file = context.file(argument(arguments, keys, 1, "source"))
         facts = own.metadata
         context.recording.add("table", own._dlio_file, facts.num_rows, facts.num_row_groups, facts.num_columns)
 
-    def group(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def group(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         number, which = getattr(arguments[0], "_dlio_file", None), argument(arguments, keys, 1, "i")
         place = which if isinstance(which, int) else None
         context.recording.add(
@@ -79,7 +79,7 @@ def parquet(context: Context, module: ModuleType) -> None:
 def arrow_datasets(context: Context, module: ModuleType) -> None:
     """Record datasets of pyarrow. Their reads are made by its own threads, and are not recorded."""
 
-    def made(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         for path in list(getattr(result, "files", []))[:100_000]:
             context.recording.add("open", context.file(path), 0)
         context.recording.add("unseen", "pyarrow.dataset", "reads of pyarrow.dataset are made by threads in C++")
@@ -90,7 +90,7 @@ def arrow_datasets(context: Context, module: ModuleType) -> None:
 def lmdb(context: Context, module: ModuleType) -> None:
     """Record environments of LMDB. Values are read through a memory map, without a call that could be recorded."""
 
-    def opened(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def opened(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         path = argument(arguments, keys, 0, "path")
         number = context.file(path)
         facts = result.stat()
@@ -103,7 +103,7 @@ def lmdb(context: Context, module: ModuleType) -> None:
 def webdataset(context: Context, module: ModuleType) -> None:
     """Record the settings of WebDataset pipelines. Python itself opens the archives, so they are recorded as files."""
 
-    def made(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         settings = {key: value for key, value in keys.items() if isinstance(value, (bool, int, float))}
         context.recording.add("stage", None, None, "WebDataset", [], settings)
 

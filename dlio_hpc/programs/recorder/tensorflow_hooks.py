@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import glob
 import itertools
 import os
@@ -10,8 +9,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-from .hooks import Context, amount, recorded, wrap
-from .recording import clock
+from .hooks import Context, recorded, wrap, wrap_next
 
 _numbers = itertools.count()
 # Number of files of a stage that are named.
@@ -37,7 +35,7 @@ def datasets(context: Context, module: ModuleType) -> None:
 
 
 def _noted(context: Context, name: str, is_source: bool) -> Any:
-    def made(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         first = arguments[0] if arguments else None
         while isinstance(first, (tuple, list)) and first:  # zip() takes a tuple of datasets
             first = first[0]
@@ -87,7 +85,7 @@ def readers(context: Context, module: ModuleType) -> None:
 
 
 def _reader(context: Context, name: str) -> Any:
-    def made(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         number = _stage(context, arguments[0], None, name, arguments[1:], keys)
         _name_files(context, number, keys.get("filenames", arguments[1] if len(arguments) > 1 else None))
 
@@ -118,40 +116,21 @@ def iterators(context: Context, module: ModuleType) -> None:
     """Record passes and batches of pipelines that a program iterates itself."""
     owner, recording = module.OwnedIterator, context.recording
 
-    def begun(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def begun(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         dataset = keys.get("dataset", arguments[1] if len(arguments) > 1 else None)
         number = _stages.get(dataset) if dataset is not None else None
         arguments[0]._dlio_stage = number
         recording.add("pass", ["tf.data", number], round(seconds, 6), None)
 
     wrap(context, owner, "__init__", begun)
-    following = owner.__next__
-
-    @functools.wraps(following)
-    def recorded(iterator: Any) -> Any:
-        begin = clock()
-        number = ["tf.data", getattr(iterator, "_dlio_stage", None)]
-        try:
-            batch = following(iterator)
-        except StopIteration:
-            recording.add("end_of_pass", number, round(clock() - begin, 7), None)
-            raise
-        seconds = clock() - begin
-        try:
-            size, length = amount(batch)
-            recording.add("batch", number, round(seconds, 7), length, size)
-        except Exception as fault:
-            recording.fault("batch", fault)
-        return batch
-
-    owner.__next__ = recorded
+    wrap_next(context, owner, lambda iterator: ["tf.data", getattr(iterator, "_dlio_stage", None)], lambda _: None)
 
 
 def checkpoints(context: Context, module: ModuleType) -> None:
     """Record states that tf.train.Checkpoint saves and restores."""
 
     def noted(kind: str) -> Any:
-        def transferred(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        def transferred(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
             path = result if isinstance(result, (str, bytes)) else arguments[1] if len(arguments) > 1 else None
             number = None if path is None else context.file(path)
             context.recording.add(kind, "tf.train.Checkpoint", round(seconds, 6), number, None)
@@ -165,7 +144,7 @@ def checkpoints(context: Context, module: ModuleType) -> None:
 def gradients(context: Context, module: ModuleType) -> None:
     """Record that a program differentiates, which training does."""
 
-    def differentiated(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def differentiated(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         context.recording.add("gradient", round(seconds, 6))
 
     wrap(context, module.GradientTape, "gradient", differentiated)

@@ -7,8 +7,7 @@ import itertools
 from types import ModuleType
 from typing import Any
 
-from .hooks import Context, amount, argument, transfer, wrap
-from .recording import clock
+from .hooks import Context, amount, argument, transfer, wrap, wrap_next
 
 _numbers = itertools.count()
 
@@ -19,52 +18,29 @@ def loader(context: Context, module: ModuleType) -> None:
     """
     recording = context.recording
 
-    def iterated(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def iterated(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         result._dlio_number = number = _number(context, arguments[0])
         recording.add("pass", number, round(seconds, 7))
         recording.flush()  # counts the bytes so far
 
-    def renewed(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def renewed(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         arguments[0]._dlio_order = _Order()
 
-    def indexed(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def indexed(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         own = arguments[0]
         if not hasattr(own, "_dlio_order"):
             own._dlio_order = _Order()
         own._dlio_order.take(result)
 
+    def ordered(iterator: Any) -> list[Any] | None:
+        order = getattr(iterator, "_dlio_order", None)
+        return None if order is None else order.summary()
+
     wrap(context, module.DataLoader, "__iter__", iterated)
     # An iterator of workers asks for batches before __iter__ returns, and serves several passes if they persist.
     wrap(context, module._BaseDataLoaderIter, "_reset", renewed)
     wrap(context, module._BaseDataLoaderIter, "_next_index", indexed)
-    _wrap_next(context, module._BaseDataLoaderIter)
-
-
-def _wrap_next(context: Context, owner: Any) -> None:
-    """Record what __next__ returns, and the end of a pass, which it raises."""
-    following, recording = owner.__next__, context.recording
-
-    @functools.wraps(following)
-    def recorded(iterator: Any) -> Any:
-        begin = clock()
-        try:
-            batch = following(iterator)
-        except StopIteration:
-            number = getattr(iterator, "_dlio_number", None)
-            if number is not None:
-                order = getattr(iterator, "_dlio_order", None)
-                recording.add("end_of_pass", number, round(clock() - begin, 7), order and order.summary())
-                recording.flush()
-            raise
-        seconds = clock() - begin
-        try:
-            size, length = amount(batch)
-            recording.add("batch", iterator._dlio_number, round(seconds, 7), length, size)
-        except Exception as fault:
-            recording.fault("batch", fault)
-        return batch
-
-    owner.__next__ = recorded
+    wrap_next(context, module._BaseDataLoaderIter, lambda iterator: getattr(iterator, "_dlio_number", None), ordered)
 
 
 class _Order:
@@ -159,7 +135,7 @@ def worker(context: Context, module: ModuleType) -> None:
 def fetchers(context: Context, module: ModuleType) -> None:
     """Record the time in which a process reads the samples of a batch and collates them."""
 
-    def fetched(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def fetched(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         indexes = argument(arguments, keys, 1, "possibly_batched_index")
         count = len(indexes) if isinstance(indexes, (list, tuple)) else 1
         context.recording.add("fetch", count, round(seconds, 7), amount(result)[0])
@@ -190,7 +166,7 @@ def serialization(context: Context, module: ModuleType) -> None:
 def process_groups(context: Context, module: ModuleType) -> None:
     """Record the rank when ranks find each other."""
 
-    def joined(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+    def joined(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         context.recording.add("rank", module.get_rank(), module.get_world_size(), "torch.distributed")
 
     wrap(context, module, "init_process_group", joined)
@@ -200,7 +176,7 @@ def distributed_checkpoints(context: Context, module: ModuleType) -> None:
     """Record states that ranks save and load together."""
 
     def noted(kind: str) -> Any:
-        def transferred(begin: float, seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        def transferred(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
             target = keys.get("checkpoint_id") or getattr(keys.get("storage_writer"), "path", None)
             target = target or getattr(keys.get("storage_reader"), "path", None)
             number = None if target is None else context.file(target)

@@ -58,7 +58,7 @@ def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:
 
 def _data(program: RecordedProgram, made: RecordedTraining | None) -> RecordedData | None:
     if made is not None and made.pipeline is not None:
-        named = recorded_files.of_pipeline(program.ranks, made.number)
+        named = recorded_files.of_pipeline(program.ranks, made.loader)
         if named is not None:
             return named
     return recorded_files.of(program.ranks, _spans(made))

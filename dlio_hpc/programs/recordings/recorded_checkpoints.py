@@ -9,9 +9,6 @@ from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, we
 from dlio_hpc.programs.files import file_roles
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 
-# Size in bytes of the smallest state.
-_LEAST_STATE = 4096
-
 
 class SavedState(NamedTuple):
     """A file of a saved state. bytes: None if unknown. steps: of the rank before it; 0 if steps are unknown."""
@@ -97,7 +94,7 @@ def _written_states(program: RecordedProgram) -> list[SavedState]:
     for rank in program.ranks:
         last = ""
         for one in rank.writes:
-            if one.path != last and (one.bytes is None or one.bytes >= _LEAST_STATE):
+            if one.path != last and (one.bytes is None or one.bytes >= file_roles.LEAST_STATE):
                 groups.setdefault(file_roles.pattern(one.path), []).append(SavedState(*one))
             last = one.path
     return [

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,6 +103,7 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     processes = [process for rank in ranks for process in rank.processes]
     first = min((begin for begin, _ in spans), default=math.inf)
     made, written = _written(processes, first)
+    sizes = _sizes(processes)
     reads = sorted(
         (read for process in processes for read in _reads(process) if read.path not in written and _is_data(read.path)),
         key=lambda read: read.time,
@@ -117,10 +118,9 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
         if (read.library in _MAPS and read.time <= last) or any(begin <= read.time <= end for begin, end in spans)
     ]
     is_memory = not inside
-    kept = _largest(inside or [read for read in reads if read.time <= first], processes)
+    kept = _largest(inside or [read for read in reads if read.time <= first], sizes)
     if not kept:
         return None
-    sizes = _sizes(processes)
     library = Counter(read.library for read in kept).most_common(1)[0][0]
     paths = {read.path: sizes.get(read.path) for read in kept}
     kind = _LIBRARIES.get(library) or _ENDINGS.get(next(iter(paths)).rsplit(".", 1)[-1].lower(), "raw")
@@ -223,17 +223,15 @@ def _busiest(reads: Sequence[Read]) -> str:
     return totals.most_common(1)[0][0] if totals else ""
 
 
-def _largest(reads: Sequence[Read], processes: Sequence[ProcessRecording]) -> list[Read]:
-    """Return the reads of the library and folder with most bytes; where a file has no size, with most files."""
-    sizes = _sizes(processes)
+def _largest(reads: Sequence[Read], sizes: Mapping[str, int]) -> list[Read]:
+    """Return the reads of the library and ending with most bytes, or else with most reads. sizes: of files, by path."""
     groups: dict[tuple[str, str], list[Read]] = defaultdict(list)
     for read in reads:
         groups[read.library, _ending(read.path)].append(read)
 
     def weight(members: list[Read]) -> tuple[float, int]:
-        return sum((read.size if read.size is not None else sizes.get(read.path) or 0) for read in members), len(
-            members
-        )
+        amounts = (sizes.get(read.path) or 0 if read.size is None else read.size for read in members)
+        return sum(amounts), len(members)
 
     return max(groups.values(), key=weight, default=[])
 

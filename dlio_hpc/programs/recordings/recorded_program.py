@@ -37,12 +37,12 @@ class PipelineStage(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """A pass of a loader. number: of the loader. begin, end: its times. steps: optimizer steps while it ran. is_whole:
+    """A pass of a loader. loader: its name. begin, end: its times. steps: optimizer steps while it ran. is_whole:
     whether the loader had no more batches. order: number of samples, of pairs with following and with rising numbers,
     and the first numbers, as the sampler gave them; None if unknown.
     """
 
-    number: Any
+    loader: str
     begin: float
     end: float
     batches: list[RecordedBatch]
@@ -224,7 +224,7 @@ class _Walk:
     """Passes, steps and transfers of a process, taken from its events one after another. stages: of tf.data."""
 
     def __init__(self, stages: Mapping[int, PipelineStage]) -> None:
-        self._stages = stages
+        self._pipelines = {number: chain_name(chain(stages, number)) for number in stages}
         self._names: dict[int, str] = {}
         self._open: dict[str, _OpenPass] = {}
         self._passes: list[_OpenPass] = []
@@ -252,7 +252,7 @@ class _Walk:
         """
         if not isinstance(number, list):
             return self._names.get(number, str(number))
-        return None if number[1] is None else chain_name(chain(self._stages, number[1]))
+        return self._pipelines.get(number[1])
 
     def loader(self, event: Event) -> None:
         self._names[event.values[0]] = loader_name(event.values[1])
@@ -345,7 +345,7 @@ class _Walk:
         spans = [(made.begin, made.last) for made in self._passes]
         spans += [(event.time - event.values[1], event.time) for event, _ in self.transfers]
         for made in self._passes:
-            others = [span for span in spans if span != (made.begin, made.last)]
+            others = [span for span in spans if made.begin <= span[0] <= made.last and span != (made.begin, made.last)]
             batches = _computed(made.batches, made.end if made.is_whole else None, others)
             yield Pass(made.loader, made.begin, made.last, batches, made.steps, made.is_whole, made.order)
 
@@ -383,5 +383,5 @@ def by_loader(rank: RankRecording) -> dict[str, list[Pass]]:
     """Return the passes of a rank by loader."""
     passes: dict[str, list[Pass]] = defaultdict(list)
     for one in rank.passes:
-        passes[str(one.number)].append(one)
+        passes[one.loader].append(one)
     return passes

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 
 from dlio_hpc.base.errors import ConfigError, DlioError
+from dlio_hpc.programs.recorder.recording import PROCESSES
+from dlio_hpc.programs.recorder.session import ANONYMOUS, FOLDER
 from dlio_hpc.programs.recordings import recording_files
 
 RECORDER = Path(__file__).parent.parent / "recorder"
@@ -29,7 +31,7 @@ def prepare(folder: Path | None) -> Path:
         raise ConfigError(f"{folder} has a colon in its name, which PYTHONPATH does not allow; choose another folder")
     try:
         shutil.copytree(RECORDER, folder / "recorder", ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / recording_files.PROCESSES).mkdir()
+        (folder / PROCESSES).mkdir()
     except OSError as fault:
         raise ConfigError(f"cannot make {folder}: {fault.strerror}") from fault
     return folder
@@ -38,7 +40,7 @@ def prepare(folder: Path | None) -> Path:
 def discard(folder: Path) -> None:
     """Remove the folder of a recording whose program did not start, and nothing else in it."""
     shutil.rmtree(folder / "recorder")
-    (folder / recording_files.PROCESSES).rmdir()
+    (folder / PROCESSES).rmdir()
     if not any(folder.iterdir()):
         folder.rmdir()
 
@@ -46,8 +48,8 @@ def discard(folder: Path) -> None:
 def variables(folder: Path, is_anonymous: bool) -> dict[str, str]:
     """Return the variables that switch recording on. Hashes of two recordings cannot be compared: each has its salt."""
     paths = [str(folder / "recorder" / "start"), *filter(None, [os.environ.get("PYTHONPATH", "")])]
-    made = {"PYTHONPATH": ":".join(paths), "DLIO_HPC_RECORD": str(folder)}
-    return made | ({"DLIO_HPC_RECORD_ANONYMOUS": secrets.token_hex(8)} if is_anonymous else {})
+    made = {"PYTHONPATH": ":".join(paths), FOLDER: str(folder)}
+    return made | ({ANONYMOUS: secrets.token_hex(8)} if is_anonymous else {})
 
 
 def exports(values: Mapping[str, str]) -> str:

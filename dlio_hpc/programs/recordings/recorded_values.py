@@ -39,12 +39,12 @@ _SURE: dict[str, Confidence] = {
 
 
 class RecordedTraining(NamedTuple):
-    """Training of a program. number: of its loader. settings: of the loader, as its library names them. passes: of each
-    rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether steps of
-    an optimizer or of fit, or gradients, were recorded.
+    """Training of a program. loader: name of its loader. settings: of the loader, as its library names them. passes: of
+    each rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether
+    steps of an optimizer or of fit, or gradients, were recorded.
     """
 
-    number: str
+    loader: str
     settings: dict[str, Any]
     passes: list[list[Pass]]
     evaluation: list[list[Pass]]
@@ -57,59 +57,52 @@ class RecordedTraining(NamedTuple):
 
 
 def training(program: RecordedProgram) -> RecordedTraining | None:
-    """Return the training of a program: the loader with most steps, otherwise with most batches. Return None if no
-    loader gave a batch.
+    """Return the training of a program: of the loaders with steps, or else of all, the one with most batches. Return
+    None if no loader gave a batch.
     """
     loaders = [by_loader(rank) for rank in program.ranks]
-    weights: Counter[str] = Counter()
-    for passes_of in loaders:
-        for number, passes in passes_of.items():
-            batches = sum(len(one.batches) for one in passes)
-            if batches:
-                weights[number] += batches + 1_000_000_000 * (sum(one.steps for one in passes) > 0)
-    if not weights:
+    batches: Counter[str] = Counter()
+    steps: Counter[str] = Counter()
+    for one in (one for rank in program.ranks for one in rank.passes if one.batches):
+        batches[one.loader] += len(one.batches)
+        steps[one.loader] += one.steps
+    if not batches:
         return None
-    number = weights.most_common(1)[0][0]
-    mine = [passes_of.get(number, []) for passes_of in loaders]
+    loader = max(batches, key=lambda name: (steps[name] > 0, batches[name]))
+    mine = [passes_of.get(loader, []) for passes_of in loaders]
     others = [
-        [one for key, passes in passes_of.items() if key != number for one in passes if not one.steps and one.batches]
+        [one for name, passes in passes_of.items() if name != loader for one in passes if not one.steps and one.batches]
         for passes_of in loaders
     ]
-    steps = sum(one.steps for passes in mine for one in passes)
-    pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), number)
+    pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), loader)
     pipeline = pipeline if pipeline is not None and pipeline.files else None
-    is_proven = bool(steps or _kinds(program, "gradient"))
-    return RecordedTraining(number, _settings(program, number, pipeline), mine, others, is_proven, pipeline)
+    is_proven = bool(steps[loader] or _kinds(program, "gradient"))
+    return RecordedTraining(loader, _settings(program, loader, pipeline), mine, others, is_proven, pipeline)
 
 
 def _kinds(program: RecordedProgram, kind: str) -> int:
     return sum(event.kind == kind for rank in program.ranks for event in rank.main.events)
 
 
-def _settings(program: RecordedProgram, number: str, pipeline: Pipeline | None) -> dict[str, Any]:
+def _settings(program: RecordedProgram, loader: str, pipeline: Pipeline | None) -> dict[str, Any]:
     if pipeline is not None:
         return {
             "library": "tensorflow", "batch_size": pipeline.batch, "drop_last": pipeline.drop_last, "is_iterable": True,
-            "dataset": number,
+            "dataset": loader,
         }  # fmt: skip
     fits = [event for rank in program.ranks for event in rank.main.events if event.kind == "fit"]
     if fits and fits[-1].values[0]["dataset"] == "arrays":
         return dict(fits[-1].values[0])
     for rank in program.ranks:
         for event in rank.main.events:
-            if event.kind == "loader" and loader_name(event.values[1]) == number:
+            if event.kind == "loader" and loader_name(event.values[1]) == loader:
                 return dict(event.values[1])
     return {}
 
 
-def reasons(program: RecordedProgram, made: RecordedTraining | None) -> list[str]:
+def reasons(program: RecordedProgram, made: RecordedTraining) -> list[str]:
     """Return the reasons why the recording does not show that the program trains."""
-    if made is not None and made.is_proven:
-        return []
-    passes = 0 if made is None else max(map(len, made.passes))
-    if made is not None and passes > 1:
-        return []
-    if any(rank.steps for rank in program.ranks) or _kinds(program, "gradient"):
+    if made.is_proven or max(map(len, made.passes)) > 1 or any(rank.steps for rank in program.ranks):
         return []
     return ["no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes"]
 
@@ -327,15 +320,15 @@ def _of_pipeline(pipeline: Pipeline, name: str) -> dict[str, DerivedValue]:
     chosen = DerivedValue(None, "unknown", "TensorFlow chooses it while it runs (AUTOTUNE)")
     keys = {
         "reader.loader": _recorded("tensorflow", name),
-        "reader.read_threads": _recorded(pipeline.threads, "num_parallel_calls"),
+        "reader.read_threads": chosen._replace(value=1)
+        if pipeline.threads is None
+        else _recorded(pipeline.threads, "num_parallel_calls"),
         "reader.prefetch": chosen if pipeline.ahead is None else _recorded(
             pipeline.ahead, f"prefetch and a buffer of {pipeline.shuffles_samples:,} samples to shuffle",
             "medium" if pipeline.shuffles_samples else "recorded",
         ),
         "reader.transfer_size": _recorded(pipeline.buffer, "buffer_size of the reader"),
     }  # fmt: skip
-    if pipeline.threads is None:
-        keys["reader.read_threads"] = chosen._replace(value=1)
     if pipeline.interleave is not None:
         keys["reader.interleave"] = _recorded(pipeline.interleave, "cycle_length of interleave")
     return keys

@@ -8,10 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-
-_VERSION = 1
-# Folder of a recording in which the files of its processes lie.
-PROCESSES = "processes"
+from dlio_hpc.programs.recorder.recording import PROCESSES, VERSION
 
 
 class Process(Struct, frozen=True):
@@ -75,9 +72,9 @@ def _load(path: Path) -> ProcessRecording:
         process = msgspec.json.decode(head, type=Process)
     except msgspec.MsgspecError as fault:
         raise InvalidRun(f"{path} is no recording of a process: {fault}") from fault
-    if process.version != _VERSION:
+    if process.version != VERSION:
         raise InvalidRun(
-            f"{path} was recorded in version {process.version} of the format; this version of dlio-hpc reads {_VERSION}"
+            f"{path} was recorded in version {process.version} of the format; this version of dlio-hpc reads {VERSION}"
         )
     events, torn = [], 0
     for line in lines:

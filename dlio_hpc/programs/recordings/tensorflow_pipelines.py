@@ -4,13 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dlio_hpc.config.workload import TENSORFLOW_BUFFER
 from dlio_hpc.programs.recordings.recorded_program import PipelineStage, chain, chain_name
 
 _READERS = {"TFRecordDatasetV2": "tfrecord", "FixedLengthRecordDatasetV2": "raw", "TextLineDatasetV2": "csv"}
 # Stages behind which an element is a sample and no file.
 _OPENING = ("interleave", "flat_map", *_READERS)
-# Size of the buffer of a reader that sets none.
-_BUFFER = 256 << 10
 
 
 class Pipeline(NamedTuple):
@@ -61,7 +60,7 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
         None if inner is None else _setting(inner, "1", "cycle_length") or None,
         threads if threads > 0 else None,
         _ahead(ahead, shuffled, size),
-        buffer or _BUFFER,
+        buffer or TENSORFLOW_BUFFER,
         _repeats(parts),
         _shuffles_files(parts[:opening]),
         max(filter(None, shuffled), default=0),

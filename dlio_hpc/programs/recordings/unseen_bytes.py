@@ -31,9 +31,10 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
 
 def _bytes(read: Read, data: RecordedData) -> int:
     """Return the bytes of a read: of its result, or of the file, if a whole file was read or opened."""
-    is_part = read.place is not None or read.library.startswith("pandas")
     size = data.files.get(read.path)
-    return read.size or 0 if is_part or size is None else size if read.is_first else 0
+    if read.place is not None or read.library.startswith("pandas") or size is None:
+        return read.size or 0
+    return size if read.is_first else 0
 
 
 def _read_between(process: ProcessRecording, begin: float, end: float) -> int | None:

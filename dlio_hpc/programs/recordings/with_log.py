@@ -1,11 +1,9 @@
 """A recording beside Darshan logs of the same run: values of the program from one, requests from the other."""
 
-from functools import reduce
-
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import format_seconds
 from dlio_hpc.programs.characterize.characterize import Character
-from dlio_hpc.programs.characterize.evidence import DerivedValue, weaker
+from dlio_hpc.programs.characterize.evidence import DerivedValue, sureness
 from dlio_hpc.programs.files import file_roles
 
 # Keys that say how requests are made, which only a log shows.
@@ -58,13 +56,13 @@ def _share_of_files(recording: Character, log: Character) -> float:
 
 def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the surer value of each key; the recorded one if both are as sure."""
-    is_geometry_logged = _is_surer(_weakest(logged), _weakest(recorded))
+    is_geometry_logged = _least(logged) > _least(recorded)
     keys = dict(recorded)
     for key, value in logged.items():
         if key.startswith(_GEOMETRY):
             if is_geometry_logged:
                 keys[key] = value
-        elif key in _OF_REQUESTS or key not in keys or _is_surer(value, keys[key]):
+        elif key in _OF_REQUESTS or key not in keys or sureness(value.confidence) > sureness(keys[key].confidence):
             keys[key] = value
     if is_geometry_logged:
         for key in [key for key in keys if key.startswith(_GEOMETRY) and key not in logged]:
@@ -72,11 +70,10 @@ def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) 
     return keys
 
 
-def _weakest(keys: dict[str, DerivedValue]) -> DerivedValue:
-    """Return the least sure value of the keys that say what a sample is, without the type of its values."""
-    values = [value for key, value in keys.items() if key.startswith(_GEOMETRY) and key != "dataset.sample.dtype"]
-    return reduce(lambda least, value: least if _is_surer(value, least) else value, values)
-
-
-def _is_surer(value: DerivedValue, other: DerivedValue) -> bool:
-    return value.confidence != other.confidence and weaker(value.confidence, other.confidence) == other.confidence
+def _least(keys: dict[str, DerivedValue]) -> int:
+    """Return the sureness of the least sure of the keys that say what a sample is, without the type of its values."""
+    return min(
+        sureness(value.confidence)
+        for key, value in keys.items()
+        if key.startswith(_GEOMETRY) and key != "dataset.sample.dtype"
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import workload
 from dlio_hpc.programs.characterize.characterize import Character
-from dlio_hpc.programs.characterize.evidence import DerivedValue, weaker
+from dlio_hpc.programs.characterize.evidence import DerivedValue, sureness
 from dlio_hpc.programs.reports import workload_yaml
 
 # Keys without which there is no workload.
@@ -48,10 +48,4 @@ def _blamed(fault: str, keys: dict[str, DerivedValue]) -> str | None:
     """Return the least sure of the keys that a fault names, or None if it names none that can be left out."""
     named = [key for word in _KEY.findall(fault) for key in keys if key == word or key.endswith(f".{word}")]
     spare = [key for key in named if not key.startswith(_NEEDED)]
-    if not spare:
-        return None
-    least = spare[0]
-    for key in spare[1:]:
-        if weaker(keys[least].confidence, keys[key].confidence) != keys[least].confidence:
-            least = key
-    return least
+    return min(spare, key=lambda key: sureness(keys[key].confidence), default=None)

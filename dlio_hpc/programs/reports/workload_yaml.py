@@ -80,12 +80,12 @@ def _head(character: Character) -> list[str]:
     job = character.log.job
     nodes = f" on {character.nodes} node(s)" if character.nodes else ""
     logs = _source(character).removeprefix("dlio-hpc characterize ")
-    version = f"Darshan {job.library}" if job.library else "an unknown Darshan"
-    version = "recording" if character.is_recording else version
+    darshan = f"Darshan {job.library}" if job.library else "an unknown Darshan"
+    source = "recording" if character.is_recording else darshan
     duration = units.format_seconds(max(job.seconds, 0.0))
     lines = [
         characterization_page.banner_of(character).line,
-        f"Derived by dlio-hpc {__version__} from {logs} ({version}).",
+        f"Derived by dlio-hpc {__version__} from {logs} ({source}).",
         f"Program: {single_line(job.program)}; {job.ranks} rank(s){nodes}, {duration}.",
         *(f"Note: {single_line(note)}" for note in character.notes),
         *(f"Forced despite: {reason}" for reason in character.derived.against),
