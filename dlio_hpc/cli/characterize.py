@@ -115,6 +115,8 @@ def _loaded(
     logs = [path for path in paths if path not in recordings]
     if not recordings:
         return analysis.load(log_files.listed(logs), only, is_forced, reads_content)
+    if only is not None:
+        raise ConfigError("--only selects files of logs; the files of a recording are those of its loader")
     if len(recordings) > 1:
         raise ConfigError("give one recording; it has all processes of a run")
     if is_checked and not logs:
@@ -143,10 +145,12 @@ def _described(character: "Character", as_json: bool) -> int:
     else:
         terminal.show(characterization_page.of_character(character), sys.stdout)
     has_dataset = any(role.role == "dataset" for role in character.derived.roles)
-    hint = "; --force derives a workload anyway" if has_dataset else "; select the files of its dataset with --only"
-    reason = character.derived.against[0]
-    hint_of_recording = "" if character.is_recording else "; a recording would tell (dlio-hpc record)"
-    raise ConfigError(f"this program is not shown to train: {reason}{hint_of_recording}{hint}")
+    hints = [] if character.is_recording else ["a recording would tell (dlio-hpc record)"]
+    if has_dataset:
+        hints.append("--force derives a workload anyway")
+    elif not character.is_recording:
+        hints.append("select the files of its dataset with --only")
+    raise ConfigError("; ".join([f"this program is not shown to train: {character.derived.against[0]}", *hints]))
 
 
 def _print_json(character: "Character", content: str | None, checked: "Checked | None") -> None:

@@ -261,9 +261,28 @@ def test_a_recording_is_characterized_by_the_verb(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "batch_size: 3" in done.stdout
     assert "(recording)" in done.stdout
-    refused = subprocess.run([*command, "--check"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2
-    assert "give a Darshan log" in refused.stderr
+    for option, why in (("--check", "give a Darshan log"), ("--only=x", "--only selects files of logs")):
+        refused = subprocess.run([*command, option], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert refused.returncode == 2
+        assert why in refused.stderr
+
+
+def test_a_program_that_reads_its_own_files_alone_has_no_dataset(tmp_path: Path) -> None:
+    events = Events(tmp_path / "r")
+    _files(events, 6)
+    for is_written in (1, 0, 0):
+        for number in range(6):
+            events.add("open", number, is_written, after=0.1)
+    events.write()
+    done = subprocess.run(
+        [sys.executable, "-m", "dlio_hpc", "characterize", "r"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.endswith("no read of a file was recorded, apart from files that the program wrote itself\n")
 
 
 def test_files_that_the_program_made_before_are_its_dataset_and_said_to_be_made(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def _workload(
 ) -> tuple[dict[str, DerivedValue], list[str]]:
     """Return the keys of the workload, and the reasons why the program is not shown to train."""
     if data is None:
-        return {}, ["no file of a dataset was opened by Python or by a library that is recorded"]
+        return {}, ["no read of a file was recorded, apart from files that the program wrote itself"]
     if made is None:
         loop = own_loop.of(program.ranks, data)
         against = own_loop.reasons(loop, recorded_checkpoints.models(program))
