@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload even if the program is not shown to train.")
 @option("--no-content", is_flag=True, help="Do not read files of the dataset. Default: read the heads of up to four.")
-@option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its I/O by the log's.")
+@option(
+    "--check",
+    is_flag=True,
+    help="Run the workload on a small dataset, and judge its requests and steps.",
+)
 # Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
 @click.option(
     "--tolerance", callback=parsed(units.share), metavar="NUMBER", default="0.95", show_default=True,
@@ -72,9 +76,12 @@ def characterize(
     If this machine has the files of the dataset, the heads of up to four of them (64 KiB, and the heads of up to 64
     records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
 
-    Exit code 1: in --check, the pattern similarity of log and run is below --tolerance. 2: the program is not shown to
-    train; its I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be compared, or a single
-    factor that agrees.
+    With a recording, --check compares the steps of an epoch, the bytes, the computation and the wait of a step with
+    those of the program. With a log, it compares requests.
+
+    Exit code 1: in --check, the pattern similarity of log and run, or a figure of a step, is below --tolerance. 2: the
+    program is not shown to train; its I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be
+    compared, or a single factor that agrees.
     """
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
@@ -100,7 +107,7 @@ def characterize(
         from dlio_hpc.reports import terminal
 
         terminal.show(check_page.of_check(checked), sys.stdout)
-    return 0 if checked is None else checked.verdict.exit_code
+    return 0 if checked is None else checked.exit_code
 
 
 def _loaded(
@@ -119,11 +126,12 @@ def _loaded(
         raise ConfigError("--only selects files of logs; the files of a recording are those of its loader")
     if len(recordings) > 1:
         raise ConfigError("give one recording; it has all processes of a run")
-    if is_checked and not logs:
-        raise ConfigError(
-            "--check compares requests, which a recording does not have; give a Darshan log of the same run as well"
-        )
     recorded = recorded_character.load(recordings[0], is_forced)
+    if is_checked and not logs and recorded.steps is None and recorded.derived.keys:
+        raise ConfigError(
+            "the program reads in a loop of its own, so its steps are not recorded; for --check, give a Darshan log of "
+            "the same run as well"
+        )
     if not logs:
         return recorded
     return with_log.combine(recorded, analysis.load(log_files.listed(logs), only, True, reads_content))

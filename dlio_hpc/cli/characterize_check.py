@@ -1,4 +1,6 @@
-"""characterize --check: run the derived workload on a small dataset, and compare its I/O with that in the log."""
+"""characterize --check: run the derived workload on a small dataset, and compare it with the program: its requests with
+those in the log, its steps with the recorded ones.
+"""
 
 import contextlib
 import sys
@@ -12,45 +14,73 @@ from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
+    from dlio_hpc.config.workload import Workload
     from dlio_hpc.programs.characterize.characterize import Character
-    from dlio_hpc.programs.reports.check_page import Checked
+    from dlio_hpc.programs.reports.check_page import Checked, CheckedRequests, NotDerived
+    from dlio_hpc.programs.step_check import StepVerdict
 
 # Limits that keep the run short. They do not change the I/O of a step, because computation does no I/O and all epochs
 # do the same I/O.
 _MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
+# Longest computation of a check run whose steps are compared with recorded ones.
+_MOST_COMPUTE_S = 60.0
 
 
 def run(
     character: "Character", content: str, *, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path,
     tolerance: float,
 ) -> "Checked":  # fmt: skip
-    """Run the workload in a job, and compare its I/O with that in the log. content: YAML text of the workload.
-    tolerance: smallest pattern similarity that passes.
+    """Run the workload in a job, and compare it with the program. content: YAML text of the workload. tolerance:
+    smallest pattern similarity that passes, and smallest ratio of figures of a step.
     """
+    from dlio_hpc.config import workload
+    from dlio_hpc.programs.reports.check_page import Checked
+
     folder = Path(tempfile.mkdtemp(prefix="dlio-hpc-characterize-"))
     try:
-        workload = folder / "workload.yaml"
-        with about(workload):
-            workload.write_text(content, encoding="utf-8")
-        job = _submit(_options(character, workload, site, dataset_size, settings, runs))
+        path = folder / "workload.yaml"
+        with about(path):
+            path.write_text(content, encoding="utf-8")
+        whole = workload.load(str(path))
+        step_s = _step_s(character, whole, dataset_size)
+        job = _submit(_options(character, path, site, dataset_size, settings, runs, step_s))
     finally:
         safe_folders.discard(folder)
-    return _compared(character, job, tolerance)
+    asked_s = float(character.derived.keys["compute.time"].value)
+    steps = _steps_compared(character, job, whole, step_s >= asked_s, tolerance)
+    requests = _requests_compared(character, job, tolerance) if character.has_requests else None
+    return Checked(_absent(character), requests, steps)
+
+
+def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> float:
+    """Return the computation of a step of the check run: short, but that of the program if its steps are compared and
+    do not take too long.
+    """
+    from dlio_hpc.dataset import rank_shares
+
+    asked_s = float(character.derived.keys["compute.time"].value)
+    if character.steps is None:
+        return min(asked_s, _MOST_STEP_S)
+    share = min(1.0, dataset_size / max(whole.dataset.bytes_of(whole.dataset.samples), 1))
+    ranks = min(_MOST_RANKS, character.log.job.ranks)
+    steps = share * rank_shares.steps_per_epoch(whole, ranks) * min(whole.train.epochs, _MOST_EPOCHS)
+    return asked_s if asked_s * steps <= _MOST_COMPUTE_S else min(asked_s, _MOST_STEP_S)
 
 
 def _options(
-    character: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path
-) -> Options:
+    character: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path,
+    step_s: float,
+) -> Options:  # fmt: skip
     """Return the options of a job that runs the workload, with a dataset and limits that suit this machine."""
     keys = character.derived.keys
     size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
-    compute, epochs = min(keys["compute.time"].value, _MOST_STEP_S), min(keys["train.epochs"].value, _MOST_EPOCHS)
+    epochs = min(keys["train.epochs"].value, _MOST_EPOCHS)
     return Options(
         workload=str(workload),
         site=site,
         ranks_per_node=(max(1, min(_MOST_RANKS, character.log.job.ranks)),),
         dataset_size=dataset_size if size > dataset_size else None,
-        overrides=(f"compute.time={compute}", f"train.epochs={epochs}", *settings),
+        overrides=(f"compute.time={step_s}", f"train.epochs={epochs}", *settings),
         runs=runs,
     )
 
@@ -71,7 +101,7 @@ def _submit(options: Options) -> Path:
     return directory
 
 
-def _compared(character: "Character", job: Path, tolerance: float) -> "Checked":
+def _requests_compared(character: "Character", job: Path, tolerance: float) -> "CheckedRequests":
     from dlio_hpc.programs import emulation_check
     from dlio_hpc.programs.reports import check_page, program_profiles
     from dlio_hpc.programs.similarity import similarity
@@ -80,12 +110,25 @@ def _compared(character: "Character", job: Path, tolerance: float) -> "Checked":
     mine = program_profiles.load(str(job), job, None, None)
     log = program_profiles.comparable(character, title, mine)
     compared = similarity.compare(log, mine)
-    analysis = program_profiles.examined(character, title).analysis
-    return check_page.Checked(
-        emulation_check.judge(compared, tolerance),
-        check_page.not_derived(character, analysis.untraced_bytes if analysis is not None else 0),
-        log,
-        mine,
-        compared,
-        similarity.yardsticks(compared.left_out),
-    )
+    verdict = emulation_check.judge(compared, tolerance)
+    return check_page.CheckedRequests(verdict, log, mine, compared, similarity.yardsticks(compared.left_out))
+
+
+def _steps_compared(
+    character: "Character", job: Path, whole: "Workload", is_compute_whole: bool, tolerance: float
+) -> "StepVerdict | None":
+    from dlio_hpc.programs import emulated_steps, step_check
+
+    if character.steps is None:
+        return None
+    run = emulated_steps.of_job(job, whole, character.log.job.ranks, is_compute_whole)
+    return step_check.judge(character.steps, run, tolerance)
+
+
+def _absent(character: "Character") -> "NotDerived":
+    from dlio_hpc.programs.reports import check_page, program_profiles
+
+    if not character.has_requests:
+        return check_page.not_derived(character, 0)
+    analysis = program_profiles.examined(character, "").analysis
+    return check_page.not_derived(character, analysis.untraced_bytes if analysis is not None else 0)

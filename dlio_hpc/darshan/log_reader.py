@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-from dlio_hpc.darshan import counters, pydarshan_reader
+from dlio_hpc.darshan import counters, log_limits, pydarshan_reader
 from dlio_hpc.darshan.log import ABOVE, COUNTING, TRACING, Heat, Log, LogFault, LogJob, Module, Name, Trace
 
 _Read = TypeVar("_Read")
@@ -111,7 +111,7 @@ def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
         return log  # the locations of the regions are unknown
     for name, module in header.modules.items():
         if module.partial:
-            faults.append(LogFault("partial", f"{name} ran out of memory and dropped records"))
+            faults.append(log_limits.dropped(name))
         if name in COUNTING or (name in ABOVE and counters.record_type(name, module.version) is not None):
             _count(file, header, name, log)
         elif name in TRACING and trace:

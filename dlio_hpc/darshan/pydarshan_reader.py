@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-from dlio_hpc.darshan import counters
+from dlio_hpc.darshan import counters, log_limits
 from dlio_hpc.darshan.log import ABOVE, COUNTING, TRACING, Log, LogFault, LogJob, Module, Records, Trace
 
 # Record versions that pydarshan returns: libdarshan-util converts all older records to them.
@@ -61,7 +61,7 @@ def _log(path: Path, report: Any) -> Log:
         log.faults.append(LogFault("no end", "Darshan recorded no end of the job"))
     for name, module in modules.items():
         if module.partial:
-            log.faults.append(LogFault("partial", f"{name} ran out of memory and dropped records"))
+            log.faults.append(log_limits.dropped(name))
         if name in (*COUNTING, *ABOVE):
             log.counted[name] = _counted(report, name)
         elif name in TRACING:

@@ -13,12 +13,13 @@ from dlio_hpc.programs.characterize.evidence import Confidence
 from dlio_hpc.programs.files.file_roles import Name as RoleName
 from dlio_hpc.programs.program_table import ProgramRow, Training, Trust
 from dlio_hpc.programs.reports import characterization_page, check_page, program_table_page
-from dlio_hpc.programs.reports.check_page import Checked
+from dlio_hpc.programs.reports.check_page import Checked, CheckedRequests, NotDerived
 from dlio_hpc.programs.similarity import request_distance, similarity
 from dlio_hpc.programs.similarity.io_profile import Kind as ProfileKind
 from dlio_hpc.programs.similarity.io_profile import Profile
 from dlio_hpc.programs.similarity.request_distance import Distance, RequestDistribution
 from dlio_hpc.programs.similarity.similarity import FACTORS, Factor, Matrix, ScoreRange, Similarity, Yardsticks
+from dlio_hpc.programs.step_check import StepFactor, StepVerdict
 from dlio_hpc.records.outcomes import Outcome
 
 DistributionName = Literal["sizes", "volumes", "jumps"]
@@ -316,6 +317,23 @@ class EmulationCheckDocument(PairScores, frozen=True, kw_only=True):
     """What the workload does not take from the log."""
 
 
+class StepCheckDocument(Struct, frozen=True):
+    """Comparison of the steps of a recorded program with those of a run of the derived workload."""
+
+    verdict: Outcome
+    """pass, fail, or incomplete if too few figures are known."""
+    exit_code: int
+    """Exit code of the verdict."""
+    summary: str
+    """The verdict in one sentence."""
+    tolerance: float
+    """Smallest ratio of the smaller to the larger value that passes."""
+    factors: tuple[StepFactor, ...]
+    """Figures of a step."""
+    not_derived: NotDerivedDocument
+    """What the workload does not take from the recording."""
+
+
 class CharacterizeDocument(Versioned, frozen=True):
     """Workload that was derived from Darshan logs."""
 
@@ -338,7 +356,9 @@ class CharacterizeDocument(Versioned, frozen=True):
     yaml: str | None
     """Text of the workload; null: none was derived."""
     check: EmulationCheckDocument | None
-    """Comparison with a run; null: without --check."""
+    """Comparison of requests with those of a check run; null: without --check, or without a log."""
+    step_check: StepCheckDocument | None
+    """Comparison of steps with those of a check run; null: without --check, or without recorded steps."""
 
 
 def of_programs(rows: Sequence[ProgramRow], copies: int) -> DarshanSummaryDocument:
@@ -447,11 +467,23 @@ def of_character(character: Character, content: str | None, checked: Checked | N
         estimates={key: EstimatedKey(*value) for key, value in character.derived.keys.items()},
         auxiliary_files=[{**side.keys, "evidence": side.note} for side in character.derived.sides],
         yaml=content,
-        check=None if checked is None else _check(checked),
+        check=None if checked is None or checked.requests is None else _check(checked.requests, checked.absent),
+        step_check=None if checked is None or checked.steps is None else _step_check(checked.steps, checked.absent),
     )
 
 
-def _check(checked: Checked) -> EmulationCheckDocument:
+def _step_check(verdict: StepVerdict, absent: NotDerived) -> StepCheckDocument:
+    return StepCheckDocument(
+        verdict.outcome,
+        verdict.exit_code,
+        check_page.banner_of_steps(verdict).line,
+        verdict.tolerance,
+        verdict.factors,
+        NotDerivedDocument(*absent),
+    )
+
+
+def _check(checked: CheckedRequests, absent: NotDerived) -> EmulationCheckDocument:
     verdict = checked.verdict
     return EmulationCheckDocument(
         **_of_pair(checked.log, checked.run, checked.compared, checked.known),
@@ -462,5 +494,5 @@ def _check(checked: Checked) -> EmulationCheckDocument:
         similarity=verdict.similarity,
         differing=verdict.differing,
         not_compared=list(verdict.not_compared),
-        not_derived=NotDerivedDocument(*checked.absent),
+        not_derived=NotDerivedDocument(*absent),
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.base.units import format_seconds, format_size
-from dlio_hpc.reports import banner, bottleneck, log_rows
+from dlio_hpc.reports import banner, bottleneck, log_advice, log_rows
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Table
 
@@ -25,7 +25,10 @@ def of_logs(examined: Sequence[Examined]) -> Page:
     """Return the report of Darshan logs."""
     sound = [log for log in examined if log.is_sound]
     opening = banner_of_logs(examined)
-    answers = [bottleneck.of_log(log.title, log.analysis) for log in sound if log.analysis is not None]
+    analyses = [(log.title, log.analysis) for log in sound if log.analysis is not None]
+    answers = [bottleneck.of_log(title, analysis) for title, analysis in analyses]
+    if len(examined) == 1:
+        answers += [sentence for _, analysis in analyses for sentence in log_advice.of_log(analysis)]
     return Page(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
         subtitle=" · ".join(dict.fromkeys(log.analysis.program for log in examined if log.analysis)),

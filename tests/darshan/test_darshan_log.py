@@ -89,6 +89,24 @@ def test_what_is_wrong_with_a_log_has_its_name(name: str, wanted: list[str], mes
     assert message in " ".join(fault.text for fault in log_faults.judge(loaded))
 
 
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        ("DXT_POSIX", ["MAX_RECORDS 65536 DXT_POSIX", "MODMEM 64"]),
+        ("POSIX", ["MAX_RECORDS 65536 POSIX", "MODMEM 64", "NAME_EXCLUDE <expression> POSIX"]),
+    ],
+)
+def test_a_log_that_ran_out_of_records_names_the_settings_that_help(
+    tmp_path: Path, module: str, settings: list[str]
+) -> None:
+    traces = [Traced("/d/a", 0, [[0, 100, 1.0, 1.1]])]
+    darshanlog.write(tmp_path / "x.darshan", 1, traces, partial=(module,))
+    (fault,) = (fault for fault in log_reader.load(tmp_path / "x.darshan").faults if fault.name == "partial")
+    assert fault.text.startswith(f"{module} ran out of memory and dropped records; ")
+    assert all(f"'{setting}'" in fault.text for setting in settings)
+    assert "DARSHAN_CONFIG_PATH" in fault.text
+
+
 def test_only_a_log_that_lost_counters_is_of_no_use() -> None:
     whole = {
         name: log_faults.has_whole_counters(log_faults.judge(_load(name))) for name in (*READABLE, "mpi4_npz_truncated")

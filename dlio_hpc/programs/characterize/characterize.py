@@ -14,6 +14,7 @@ from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.programs.characterize import derive
 from dlio_hpc.programs.characterize.derive import Derived
 from dlio_hpc.programs.files import file_roles
+from dlio_hpc.programs.step_check import StepProfile
 
 _NOT_WHOLE = ("DXT cut", "counters disagree")
 # A workload that reads at least this share of the program's bytes, and at most its inverse, reads about as many.
@@ -24,7 +25,8 @@ class Character(NamedTuple):
     """Characterisation of one program. log: log of the program, merged from the logs at `paths`. nodes: number of nodes
     of the program; None if it is unknown. derived: workload derived from the log. notes: limitations of the data that
     the user must know about. wanted: function that returns whether a path was analysed. is_recording: whether the
-    program was recorded; `log` then has nothing but its job.
+    program was recorded; `log` then has nothing but its job. steps: of the recorded program; None if it was not
+    recorded, or reads in a loop of its own.
     """
 
     log: Log
@@ -34,6 +36,12 @@ class Character(NamedTuple):
     notes: list[str]
     wanted: Callable[[str], bool]
     is_recording: bool = False
+    steps: StepProfile | None = None
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether the character is that of a log, which shows requests."""
+        return bool(self.log.counted)
 
 
 def load(paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False) -> Character:

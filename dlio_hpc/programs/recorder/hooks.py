@@ -209,7 +209,6 @@ def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order:
         except StopIteration:
             if number(iterator) is not None:
                 recording.add("end_of_pass", number(iterator), round(clock() - begin, 7), order(iterator))
-                recording.flush()  # counts the bytes so far
             raise
         seconds = clock() - begin
         try:

@@ -25,6 +25,8 @@ _SIZED = 256
 _LATE_S, _MANY = 0.5, 256
 # Kinds of events that happen for each step, batch, file or call.
 FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file", "train_batch", "test_batch"})
+# Kinds of events after which the kernel's counts of bytes are written at once: between two of them lies a pass.
+_COUNTED = frozenset({"pass", "end_of_pass", "worker", "epoch_begin", "epoch_end"})
 # Version of the format, and folder of a recording in which the files of its processes lie.
 VERSION, PROCESSES = 1, "processes"
 clock = time.monotonic
@@ -83,7 +85,7 @@ class EventWriter:
             self._count(kind, values, now)
             return
         self._events.append((round(now - self._start, 6), kind, *values))
-        if now - self._flushed > _LATE_S or len(self._events) >= _MANY:
+        if now - self._flushed > _LATE_S or len(self._events) >= _MANY or kind in _COUNTED:
             self.flush()
 
     def file(self, path: str, name: str, is_written: bool = False) -> int:

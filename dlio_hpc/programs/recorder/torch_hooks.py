@@ -21,7 +21,6 @@ def loader(context: Context, module: ModuleType) -> None:
     def iterated(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         result._dlio_number = number = _number(context, arguments[0])
         recording.add("pass", number, round(seconds, 7))
-        recording.flush()  # counts the bytes so far
 
     def renewed(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         arguments[0]._dlio_order = _Order()
@@ -121,7 +120,6 @@ def worker(context: Context, module: ModuleType) -> None:
             names = work.__code__.co_varnames[: work.__code__.co_argcount]
             given = dict(zip(names, arguments), **keys)
             recording.add("worker", given.get("worker_id"), given.get("num_workers"))
-            recording.flush()
         except Exception as fault:
             recording.fault("worker", fault)
         try:

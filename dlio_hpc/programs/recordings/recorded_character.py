@@ -16,6 +16,7 @@ from dlio_hpc.programs.recordings import (
     recorded_checkpoints,
     recorded_files,
     recorded_program,
+    recorded_steps,
     recorded_values,
     recording_files,
     unseen_bytes,
@@ -46,7 +47,11 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     log = Log(folder, "", _job(program), {}, {}, {}, {}, [], {})
     derived = Derived(keys, [], roles, against, False)
     notes = list(_notes(recordings, program, made, data))
-    return Character(log, [folder], len(nodes), derived, notes, lambda _: True, True)
+    steps = None
+    if made is not None and data is not None and keys:
+        reads_in_steps = not data.is_mapped and keys["reader.load"].value != "memory"
+        steps = recorded_steps.of(program, made, reads_in_steps)
+    return Character(log, [folder], len(nodes), derived, notes, lambda _: True, True, steps)
 
 
 def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:

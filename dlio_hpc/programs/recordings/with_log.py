@@ -33,7 +33,8 @@ def combine(recording: Character, log: Character) -> Character:
     derived = log.derived._replace(
         keys=keys, sides=log.derived.sides if keys else [], against=recording.derived.against
     )
-    return log._replace(derived=derived, notes=notes, paths=[*recording.paths, *log.paths], is_recording=True)
+    paths = [*recording.paths, *log.paths]
+    return log._replace(derived=derived, notes=notes, paths=paths, is_recording=True, steps=recording.steps)
 
 
 def _check(recording: Character, log: Character) -> None:

@@ -1,16 +1,32 @@
-"""Report of characterize --check: the verdict, the values that were not derived, and the similarity to the log."""
+"""Report of characterize --check: the verdict, the values that were not derived, the steps beside those of the program,
+and the similarity to the log.
+"""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.emulation_check import CheckVerdict
 from dlio_hpc.programs.reports import similarity_page, similarity_rows, workload_yaml
 from dlio_hpc.programs.similarity.io_profile import MEASURED, Profile
 from dlio_hpc.programs.similarity.similarity import SEEN, Factor, Similarity, Yardsticks
-from dlio_hpc.reports.banner import Banner, state_of
-from dlio_hpc.reports.page import Lines, Page, Section
+from dlio_hpc.programs.step_check import StepFactor, StepFigure, StepVerdict
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome
+from dlio_hpc.reports.banner import Banner, gravest, state_of
+from dlio_hpc.reports.page import Lines, Page, Section, Table
 
+# Outcomes of a check, from the gravest. A difference that was measured is graver than what was not.
+_GRAVITY: list[Outcome] = ["fail", "incomplete", "pass"]
+_STEPS: dict[StepFigure, tuple[str, Callable[[float], str]]] = {
+    "steps": ("steps of an epoch", lambda value: f"{value:,.0f}"),
+    "bytes": ("bytes of a step", format_size),
+    "compute_s": ("computation of a step", format_seconds),
+    "wait_s": ("wait of a step", format_seconds),
+}
+_STEP_HEADER = ("figure", "program", "check run", "difference", "verdict")
+_TITLE = "Check of the derived workload"
+_WAIT = "The wait is not judged: it depends on storage, on caches, and on decoding, which the workload does not have."
 _NAMES = {
     "request_min": "smallest request",
     "request_max": "largest request",
@@ -23,9 +39,9 @@ _NAMES = {
 
 
 class NotDerived(NamedTuple):
-    """Parts of the program's I/O that the workload does not take from the log. keys: values of the keys that the log
-    does not show; these are defaults. left_out: lines on files that are left out. untraced_bytes: bytes that the log
-    counts but does not trace. notes: limitations of the log.
+    """Parts of the program's I/O that the workload does not take from the log or the recording. keys: values of the
+    keys that these do not show; they are defaults. left_out: lines on files that are left out. untraced_bytes: bytes
+    that the log counts but does not trace. notes: limitations of the log.
     """
 
     keys: dict[str, Any]
@@ -34,15 +50,31 @@ class NotDerived(NamedTuple):
     notes: list[str]
 
 
-class Checked(NamedTuple):
-    """A check run, compared with the log. log, run: profiles. known: scores of published pairs of programs."""
+class CheckedRequests(NamedTuple):
+    """Requests of a check run and of the log. log, run: profiles. known: scores of published pairs of programs."""
 
     verdict: CheckVerdict
-    absent: NotDerived
     log: Profile
     run: Profile
     compared: Similarity
     known: Yardsticks
+
+
+class Checked(NamedTuple):
+    """A check run, compared with the program. requests: None without a log. steps: None without recorded steps. One of
+    the two is always known.
+    """
+
+    absent: NotDerived
+    requests: CheckedRequests | None
+    steps: StepVerdict | None
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the graver verdict."""
+        verdicts = [self.requests and self.requests.verdict, self.steps]
+        outcomes = [verdict.outcome for verdict in verdicts if verdict is not None]
+        return OUTCOMES[min(outcomes, key=_GRAVITY.index)].exit_code
 
 
 def not_derived(character: Character, untraced_bytes: int) -> NotDerived:
@@ -92,16 +124,65 @@ def _score(similarity: float, tolerance: float) -> str:
     return short if is_right else f"{similarity:.9g}"
 
 
+def banner_of_steps(verdict: StepVerdict) -> Banner:
+    """Return the banner of the steps: which figures agree, and which differ."""
+    state = state_of(verdict.exit_code)
+    if verdict.outcome == "fail":
+        differing = [_step_figure(factor) for factor in verdict.differing]
+        return Banner(state, f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}.")
+    known = [_STEPS[factor.name][0] for factor in verdict.factors if factor.is_judged and factor.apart is not None]
+    if verdict.outcome == "incomplete":
+        return Banner(state, f"too few figures of a step are known for a verdict: {', '.join(known) or 'none'}.")
+    percent = f"{100 * (1 - verdict.tolerance):.3g} %"
+    return Banner(state, f"{', '.join(known)} are those of the recorded program within {percent}.")
+
+
+def _step_figure(factor: StepFactor) -> str:
+    name, shown = _STEPS[factor.name]
+    program, run = ("unknown" if value is None else shown(value) for value in (factor.program, factor.run))
+    return f"{name} ({program} against {run})"
+
+
+def banner_of_both(checked: Checked) -> Banner:
+    """Return the banner of a check: the graver verdict first, then the other one, or what was not compared."""
+    banners = []
+    if checked.steps is not None:
+        banners.append(banner_of_steps(checked.steps))
+    if checked.requests is not None:
+        banners.append(banner_of(checked.requests.verdict, checked.requests.run))
+    if len(banners) == 1:
+        more = "" if checked.requests is not None else " Requests are not compared: there is no log of the program."
+        return banners[0]._replace(text=banners[0].text + more)
+    first = gravest(banners)
+    (other,) = (banner for banner in banners if banner is not first)
+    return first._replace(text=f"{first.text} {other.label}: {other.text}")
+
+
 def of_check(checked: Checked) -> Page:
     """Return the report of a check run."""
-    page = similarity_page.of_pair(checked.log, checked.run, checked.compared, checked.known)
-    lines = Lines(_lines(checked.absent), "yellow")
+    lines = Section("Not derived", [Lines(_lines(checked.absent), "yellow")], page_order=1)
+    steps = [] if checked.steps is None else [_step_section(checked.steps)]
+    requests = checked.requests
+    if requests is None:
+        return Page(_TITLE, "", banner_of_both(checked), [], [*steps, lines])
+    page = similarity_page.of_pair(requests.log, requests.run, requests.compared, requests.known)
     return page._replace(
-        title="Check of the derived workload: A is the log, B the check run",
+        title=f"{_TITLE}: A is the log, B the check run",
         subtitle="",
-        banner=banner_of(checked.verdict, checked.run),
-        sections=[Section("Not derived from the log", [lines], page_order=1), *page.sections],
+        banner=banner_of_both(checked),
+        sections=[lines, *steps, *page.sections],
     )
+
+
+def _step_section(verdict: StepVerdict) -> Section:
+    rows = []
+    for factor in verdict.factors:
+        name, shown = _STEPS[factor.name]
+        cells = ["-" if value is None else shown(value) for value in (factor.program, factor.run)]
+        apart = "-" if factor.apart is None else f"{factor.apart:.1%}"
+        judged = "not judged" if not factor.is_judged else "differs" if factor in verdict.differing else ""
+        rows.append([name, *cells, apart, judged if factor.apart is not None or not factor.is_judged else "unknown"])
+    return Section("Steps", [Table("", _STEP_HEADER, rows, legend=_WAIT)], page_order=1)
 
 
 def _lines(absent: NotDerived) -> list[str]:

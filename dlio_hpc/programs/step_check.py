@@ -1,0 +1,89 @@
+"""Verdict on the steps of a derived workload: whether an epoch of a check run has as many steps as that of the recorded
+program, and whether a step reads and computes as much.
+"""
+
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome
+
+StepFigure = Literal["steps", "bytes", "compute_s", "wait_s"]
+# Smallest number of judged figures whose agreement is a verdict. One that differs is enough for the opposite.
+_LEAST = 2
+# Differences that are no difference: the kernel counts small files and messages as well, and timers are not exact.
+_SLACK: dict[StepFigure, float] = {"bytes": 4096, "compute_s": 0.0005}
+
+
+class StepProfile(NamedTuple):
+    """Steps of a training. steps: of a rank in an epoch. bytes: that a rank reads for a step. compute_s, wait_s: mean
+    of a step, without the first step of each epoch. Values are None if they are unknown.
+    """
+
+    steps: float | None
+    bytes: float | None
+    compute_s: float | None
+    wait_s: float | None
+
+
+class StepFactor(Struct, frozen=True):
+    """A figure of a step, of the program and of the check run."""
+
+    name: StepFigure
+    """steps: of a rank in an epoch. bytes: that a rank reads for a step. compute_s, wait_s: seconds of a step."""
+    program: float | None
+    """Value of the recorded program; null: unknown."""
+    run: float | None
+    """Value of the check run; null: unknown."""
+    apart: float | None
+    """Difference, divided by the larger value; null: a value is unknown."""
+    is_judged: bool
+    """True if the verdict depends on the figure. It does not depend on the wait, which storage and caches decide."""
+
+
+class StepVerdict(Struct, frozen=True):
+    """Verdict on the steps of a check run."""
+
+    outcome: Outcome
+    """pass, fail, or incomplete if fewer than two of the judged figures are known, and none of them differs."""
+    tolerance: float
+    """Smallest ratio of the smaller to the larger value that passes."""
+    factors: tuple[StepFactor, ...]
+    """All figures."""
+
+    @property
+    def exit_code(self) -> int:
+        return OUTCOMES[self.outcome].exit_code
+
+    @property
+    def differing(self) -> list[StepFactor]:
+        return [factor for factor in self.factors if factor.is_judged and _differs(factor, self.tolerance)]
+
+
+def judge(program: StepProfile, run: StepProfile, tolerance: float) -> StepVerdict:
+    """Return the verdict on the steps of a check run. tolerance: smallest ratio that passes, from 0 to 1."""
+    factors = (
+        _factor("steps", program.steps, run.steps),
+        _factor("bytes", program.bytes, run.bytes),
+        _factor("compute_s", program.compute_s, run.compute_s),
+        _factor("wait_s", program.wait_s, run.wait_s),
+    )
+    known = [factor for factor in factors if factor.is_judged and factor.apart is not None]
+    outcome: Outcome = "pass" if len(known) >= _LEAST else "incomplete"
+    if any(_differs(factor, tolerance) for factor in known):
+        outcome = "fail"
+    return StepVerdict(outcome, tolerance, factors)
+
+
+def _factor(name: StepFigure, program: float | None, run: float | None) -> StepFactor:
+    apart = None
+    if program is not None and run is not None:
+        larger = max(program, run)
+        apart = abs(program - run) / larger if larger else 0.0
+    return StepFactor(name, program, run, apart, name != "wait_s")
+
+
+def _differs(factor: StepFactor, tolerance: float) -> bool:
+    if factor.apart is None or factor.program is None or factor.run is None:
+        return False
+    return factor.apart > 1 - tolerance and abs(factor.program - factor.run) > _SLACK.get(factor.name, 0.0)

@@ -1,0 +1,121 @@
+"""What stands out in the I/O of a program, by its Darshan log, and what to change. Each sentence has its numbers.
+
+The limits are of the order of those of Drishti (Bez et al., PDSW 2022), which counts requests below 1 MB, random
+accesses, imbalance between ranks and the time in metadata calls.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator
+
+from dlio_hpc.analysis.log.findings import Analysis, Operation, Rank
+from dlio_hpc.base.units import format_seconds, format_size
+
+# Requests of this median size or less are small, if a rank makes at least _MANY of them. A request of a file system
+# over the network takes about as long for 64 KiB as for one byte.
+_SMALL, _MANY = 64 << 10, 1000
+# Share of sequential requests up to which they are random, and from which on they are sequential.
+_RANDOM, _SEQUENTIAL = 0.5, 0.9
+# Share of the time in I/O calls that metadata calls may take, and share of the run time that is worth a sentence.
+_METADATA, _NOTABLE = 0.2, 0.01
+# Time of the slowest rank, in times of the median rank, from which on it is slow, and of its bytes or requests, from
+# which on it does more than the others. Two ranks have no median of others.
+_SLOW, _MORE, _LEAST_RANKS = 1.5, 1.25, 3
+# Number of times that files are read, and bytes read again, from which on it is worth a sentence.
+_AGAIN, _MUCH = 2.0, 64 << 20
+
+
+def of_log(analysis: Analysis) -> list[str]:
+    """Return what stands out in a log, what takes most time first as far as the log shows it."""
+    return [sentence for rule in _RULES for sentence in rule(analysis)]
+
+
+def _slow_rank(analysis: Analysis) -> Iterator[str]:
+    ranks = analysis.by_rank
+    if len(ranks) < _LEAST_RANKS:
+        return
+    slowest = max(ranks, key=_busy_s)
+    others = [rank for rank in ranks if rank is not slowest]
+    usual_s = statistics.median(map(_busy_s, others))
+    extra_s = _busy_s(slowest) - usual_s
+    if _busy_s(slowest) < _SLOW * usual_s or extra_s < _NOTABLE * analysis.job_s:
+        return
+    name = f"Rank {slowest.rank}" + (f" on {slowest.host}" if slowest.host else "")
+    ratio = "while the median of the others is in none"
+    if usual_s:
+        ratio = f"{_busy_s(slowest) / usual_s:.1f} times the median of the others"
+    yield f"{name} is in I/O calls for {format_seconds(_busy_s(slowest))}, {ratio}: {_why_slow(slowest, others)}."
+
+
+def _busy_s(rank: Rank) -> float:
+    return rank.io_s + rank.meta_s
+
+
+def _why_slow(slowest: Rank, others: list[Rank]) -> str:
+    def ratio(count: Callable[[Rank], int]) -> float:
+        return count(slowest) / max(statistics.median(map(count, others)), 1)
+
+    size, requests = (
+        ratio(lambda rank: rank.bytes_read + rank.bytes_written),
+        ratio(lambda rank: rank.reads + rank.writes),
+    )
+    if max(size, requests) < _MORE:
+        return "it moves no more bytes than they do; look at its node, and at the storage targets of its files"
+    return (
+        f"it moves {size:.1f} times their bytes in {requests:.1f} times their requests; divide files or samples evenly "
+        "among the ranks"
+    )
+
+
+def _metadata(analysis: Analysis) -> Iterator[str]:
+    meta = analysis.metadata
+    if meta.share is None or meta.share < _METADATA or meta.time_s < _NOTABLE * analysis.job_s * analysis.ranks:
+        return
+    opens, files = meta.opens, len(analysis.files)
+    advice = "keep files open between reads" if opens > _AGAIN * files else "put samples into fewer, larger files"
+    yield (
+        f"Metadata calls take {100 * meta.share:.0f} % of the time in I/O calls ({opens:,} opens of {files:,} file(s), "
+        f"{meta.seeks:,} seeks, {meta.syncs:,} syncs): {advice}."
+    )
+
+
+def _small_requests(analysis: Analysis) -> Iterator[str]:
+    for name, kind in (("reads", analysis.read), ("writes", analysis.write)):
+        if kind is not None and kind.requests >= _MANY * max(analysis.ranks, 1):
+            size, label = _usual_size(kind)
+            if size is not None and size <= _SMALL:
+                yield f"{kind.requests:,} {name} of {format_size(size)} ({label}){_placed(name, kind)}."
+
+
+def _usual_size(kind: Operation) -> tuple[float | None, str]:
+    """Return the median size of a request, or the mean if the log has no trace, and which of the two it is."""
+    if kind.size is not None and kind.size.median is not None:
+        return kind.size.median, "median"
+    return (kind.bytes / kind.requests, "mean") if kind.requests else (None, "")
+
+
+def _placed(name: str, kind: Operation) -> str:
+    if kind.sequential is not None and kind.sequential <= _RANDOM:
+        where = f", {100 * (1 - kind.sequential):.0f} % of them at random places"
+        if name == "reads":
+            return (
+                f"{where}: store samples that are read together side by side, or read whole files and shuffle in memory"
+            )
+        return f"{where}: collect them in memory, or let collective calls of MPI-IO do so"
+    if kind.consecutive is not None and kind.consecutive >= _SEQUENTIAL:
+        return f", {100 * kind.consecutive:.0f} % of them where the one before ended: use a buffer of 1 MiB or more"
+    return ": make fewer and larger requests"
+
+
+def _repeated(analysis: Analysis) -> Iterator[str]:
+    read = [file for file in analysis.files if file.bytes_read]
+    size = sum(file.size for file in read)
+    total = sum(file.bytes_read for file in read)
+    if not size or total < _AGAIN * size or total - size < _MUCH:
+        return
+    yield (
+        f"{format_size(size)} of files are read {total / size:.1f} times: if they fit into memory or onto a disk of the"
+        " node, read them from storage once."
+    )
+
+
+_RULES = (_slow_rank, _metadata, _small_requests, _repeated)
