@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc.analysis.study import best_setting, file_system_pairs, ratios, replicates
+from dlio_hpc.analysis.study import best_setting, file_system_pairs, main_effects, ratios, replicates
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.analysis.study.job_spread import JobSpread
 from dlio_hpc.analysis.study.scaling import scalings
@@ -64,6 +64,23 @@ def _verdicts(comparison: Comparison) -> list[str]:
 
 def _share(comparisons: list[Comparison], holds: Callable[[Comparison], bool]) -> float:
     return sum(map(holds, comparisons)) / len(comparisons)
+
+
+def test_parameters_with_too_many_values_have_no_effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four values are as many as this limit allows, and one more than the next."""
+    logs = np.array([[0.0, 0.01], [0.1, 0.11], [0.2, 0.21], [0.3, 0.31]])
+    monkeypatch.setattr(main_effects, "_MOST_LEVELS", 4)
+    ranking = _compared(_threads(tmp_path, 4, 2), logs).ranking
+    assert ranking is not None
+    assert len(ranking.effects[0].levels) == 4
+    monkeypatch.setattr(main_effects, "_MOST_LEVELS", 3)
+    assert _compared(_threads(tmp_path, 4, 2), logs).ranking is None
+
+
+def test_a_point_alone_has_no_effects(tmp_path: Path) -> None:
+    made = _threads(tmp_path, 3, 2)
+    fit: Any = None
+    assert main_effects.analysis(made.parts[0], made.points[:1], fit, 1) is None
 
 
 @pytest.mark.parametrize(("sd", "repeat"), [(0.02, 3), (0.03, 3), (0.05, 5)])

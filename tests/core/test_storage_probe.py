@@ -1,6 +1,7 @@
 """Before a measured run, the ranks read the dataset in a plain loop, which leaves the page cache as it was."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.batch import jobscript
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.core import clock, fio, page_cache, storage_probe
+from dlio_hpc.core import clock, files, fio, page_cache, storage_probe
 from dlio_hpc.core.storage_probe import ThreadPart
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import filesystem, storage_proofs
@@ -93,6 +94,14 @@ def test_threads_begin_at_different_places(files: int, threads: int, shift: int)
         assert len(set(part.paths())) == files
     begins = [part.begin if files < threads else part.begin[0] for part in parts]
     assert len(set(begins)) == threads
+
+
+def test_random_reads_are_counted_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = _generated(tmp_path)
+    monkeypatch.setattr(storage_probe, "open_file", lambda path, direct: files.open_file(path))
+    ticks = iter(range(100))
+    monkeypatch.setattr(clock, "now", lambda: next(ticks))
+    assert storage_probe._at_random(part, 4096, deadline=3) == 3 * 4096
 
 
 def test_files_that_are_gone_are_a_fault(tmp_path: Path) -> None:
@@ -279,17 +288,18 @@ def _probed(
     """
     at = [50.0]
 
-    def read(part: ThreadPart, request: int, deadline: float) -> int:
+    def read(divisor: int, part: ThreadPart, request: int, deadline: float) -> int:
         if fault is not None:
             raise InvalidRun(fault)
+        assert request == (4 << 20 if divisor == 1 else storage_probe._random_request(part.run))
         at[0] = max(at[0], deadline + 0.5)
-        return 10**6 * (part.number + 1) // (1 if request == 4 << 20 else 100)
+        return 10**6 * (part.number + 1) // divisor
 
     monkeypatch.setattr(clock, "now", lambda: at[0])
     monkeypatch.setattr(clock, "assemble", lambda _comm: None)
     monkeypatch.setattr(filesystem, "of", lambda _: filesystem.FileSystem("ext4"))
-    monkeypatch.setattr(storage_probe, "_sequential", read)
-    monkeypatch.setattr(storage_probe, "_at_random", read)
+    monkeypatch.setattr(storage_probe, "_sequential", partial(read, 1))
+    monkeypatch.setattr(storage_probe, "_at_random", partial(read, 100))
     monkeypatch.setattr(fio, "run", lambda _jobs, pattern, *_: of_fio[pattern])
     monkeypatch.setattr(fio.FioThread, "largest_request", 4 << 20)
     run = _plan(Path("/nowhere"), "reader.read_threads=3").runs[-1]

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # File with the process id of the test run of a cluster, in its folder.
@@ -140,6 +140,19 @@ class Cluster:
 
     def stop_controller(self) -> None:
         self._kill(self._state / "slurmctld.pid")
+
+    @contextlib.contextmanager
+    def without_controller(self) -> Iterator[None]:
+        """Stop slurmctld for a `with` block, in which commands try to reach it for 4 s instead of 18."""
+        conf = self._state / "slurm.conf"
+        usual = conf.read_text()
+        self.stop_controller()
+        conf.write_text(usual.replace("MessageTimeout=10", "MessageTimeout=2"))
+        try:
+            yield
+        finally:
+            conf.write_text(usual)
+            self.start_controller()
 
     def stop(self) -> None:
         self.tell("scancel", "-u", "root")

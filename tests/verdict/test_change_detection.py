@@ -55,6 +55,15 @@ def test_a_drift_that_lasts_ends_with_the_newest_night() -> None:
     assert detected.levels[10] == pytest.approx(0.0, abs=0.01)
 
 
+def test_the_level_moves_evenly_from_the_first_night_of_a_drift_to_its_last() -> None:
+    detected = _changes(_series(np.concatenate([np.zeros(20), np.linspace(-0.005, -0.1, 20)]), 0.004))
+    (change,) = detected.changes
+    assert change.until is not None
+    moves = np.diff(detected.levels[change.at - 1 : change.until + 1])
+    assert len(moves) == change.until - change.at + 1 > 10
+    assert moves == pytest.approx(np.full(len(moves), change.size / len(moves)))
+
+
 def test_a_fault_that_was_mended_is_two_steps() -> None:
     values = _series([0.0] * 15 + [-0.08] * 10 + [0.0] * 15, 0.01)
     detected = _changes(values)
