@@ -27,7 +27,7 @@ def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool) ->
         result, timeline = measured[-1].run.result, measured[-1].timeline
     assert result is not None
     assert result.summary is not None
-    compute_s, wait_s = (None, None) if timeline is None else _steady(timeline)
+    compute_s, wait_s = (None, None) if timeline is None else _times(timeline)
     steps, samples = _epoch(result, workload, ranks)
     of_sample = _of_sample(result.summary, workload)
     return StepProfile(
@@ -57,13 +57,11 @@ def _of_sample(summary: Summary, workload: Workload) -> float | None:
     return (summary.bytes_read + summary.overhead_bytes_read) / summary.samples
 
 
-def _steady(timeline: bytes) -> tuple[float | None, float | None]:
-    """Return the mean computation and the mean wait of a step, without the first step of each epoch."""
+def _times(timeline: bytes) -> tuple[float | None, float | None]:
+    """Return the mean computation of a step, and the mean wait of a step without the first step of each epoch."""
     with timeline_reader.opened(timeline) as recorded:
         steps = timeline_reader.steps(recorded)
-    is_later = np.ones(len(steps.wait), bool)
-    is_later[list(steps.epochs)] = False
-    return _mean(steps.compute[is_later]), _mean(steps.wait[is_later])
+    return _mean(steps.compute), _mean(np.delete(steps.wait, steps.epochs))
 
 
 def _mean(values: npt.NDArray[np.float64]) -> float | None:

@@ -16,8 +16,8 @@ _SLACK: dict[StepFigure, float] = {"bytes": 4096, "compute_s": 0.0005}
 
 
 class StepProfile(NamedTuple):
-    """Steps of a training. steps: of a rank in an epoch. bytes: that a rank reads for a step. compute_s, wait_s: mean
-    of a step, without the first step of each epoch. Values are None if they are unknown.
+    """Steps of a training. steps: of a rank in an epoch. bytes: that a rank reads for a step. compute_s: mean of a
+    step. wait_s: mean of a step, without the first step of each epoch. Values are None if they are unknown.
     """
 
     steps: float | None

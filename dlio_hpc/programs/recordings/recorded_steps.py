@@ -1,10 +1,9 @@
 """Steps of a recorded program, as the loader gave them and as the kernel counted their bytes."""
 
 import statistics
-from collections.abc import Sequence
 
 from dlio_hpc.programs.recordings import unseen_bytes
-from dlio_hpc.programs.recordings.recorded_program import Pass, RecordedProgram
+from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
 from dlio_hpc.programs.step_check import StepProfile
 
@@ -14,19 +13,27 @@ def of(program: RecordedProgram, made: RecordedTraining, reads_in_steps: bool) -
     bytes the kernel counts; not if it is in memory or mapped into memory.
     """
     passes = [one for mine in made.passes for one in mine if one.batches]
-    steady = [batch for one in passes for batch in one.batches[1:]]
-    are_steps = any(batch.is_step for batch in steady)
-    computed = [batch.compute for batch in steady if batch.compute is not None]
+    batches = [batch for one in passes for batch in one.batches]
+    waits = [batch.wait for one in passes for batch in one.batches[1:]]
+    computed = [batch.compute for batch in batches if batch.compute is not None]
+    if any(batch.is_step for batch in batches):  # a step of fit is not told apart from the wait for its batch
+        waits, computed = [], []
+    repeats = (made.pipeline and made.pipeline.repeats) or 1
     return StepProfile(
-        steps=statistics.median(len(one.batches) for one in passes) / ((made.pipeline and made.pipeline.repeats) or 1),
-        bytes=_bytes_of_a_step(program, passes) if reads_in_steps else None,
-        compute_s=statistics.mean(computed) if computed and not are_steps else None,
-        wait_s=statistics.mean(batch.wait for batch in steady) if steady and not are_steps else None,
+        steps=statistics.median(len(one.batches) for one in passes) / repeats,
+        bytes=_bytes_of_a_step(program, made) if reads_in_steps else None,
+        compute_s=statistics.mean(computed) if computed else None,
+        wait_s=statistics.mean(waits) if waits else None,
     )
 
 
-def _bytes_of_a_step(program: RecordedProgram, passes: Sequence[Pass]) -> float | None:
-    """Return the bytes that the processes of a rank read in the passes, by the kernel's count, divided by the steps."""
-    begin, end = min(one.begin for one in passes), max(one.end for one in passes)
-    counted = unseen_bytes.counted(program.ranks, begin, end)
-    return None if counted is None else counted / sum(len(one.batches) for one in passes)
+def _bytes_of_a_step(program: RecordedProgram, made: RecordedTraining) -> float | None:
+    """Return the bytes that the processes of a rank read in its passes, by the kernel's count, divided by its steps."""
+    counts = [
+        (unseen_bytes.counted([rank], one.begin, one.end), len(one.batches))
+        for rank, passes in zip(program.ranks, made.passes, strict=True)
+        for one in passes
+        if one.batches
+    ]
+    known = [(size, steps) for size, steps in counts if size is not None]
+    return sum(size for size, _ in known) / sum(steps for _, steps in known) if known else None

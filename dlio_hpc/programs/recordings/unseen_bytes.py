@@ -28,10 +28,38 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
 
 
 def counted(ranks: Sequence[RankRecording], begin: float, end: float) -> int | None:
-    """Return the bytes that all processes of the program read between two times; None if the kernel did not count."""
-    counts = [_read_between(process, begin, end) for rank in ranks for process in rank.processes]
+    """Return the bytes that all processes of the program read between two times; None if the kernel did not count. Of a
+    rank with workers, these are the bytes of the workers that began their work between the two times: the kernel adds
+    them to those of the rank's own process when they end.
+    """
+    counts = []
+    for rank in ranks:
+        workers = [process for process in rank.processes if _work_begin(process) is not None]
+        counts += [_read_by_worker(process, begin, end) for process in workers]
+        counts += [_read_between(process, begin, end) for process in rank.processes if not workers]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+def _work_begin(process: ProcessRecording) -> float | None:
+    """Return when a worker of a loader began its work, or None if the process is none."""
+    return next((event.time for event in process.events if event.kind == "worker"), None)
+
+
+def _moved(process: ProcessRecording) -> list[tuple[float, int]]:
+    """Return times, and the bytes that the process had read by then."""
+    return [(event.time, event.values[0]) for event in process.events if event.kind == "moved"]
+
+
+def _read_by_worker(process: ProcessRecording, begin: float, end: float) -> int | None:
+    """Return the bytes that a worker read, without modules that it read before it began its work. Return 0 if it did
+    not begin between the two times.
+    """
+    started = _work_begin(process)
+    counts = [(time, size) for time, size in _moved(process) if started is not None and time >= started]
+    if started is None or not counts:
+        return None
+    return counts[-1][1] - counts[0][1] if begin <= started <= end else 0
 
 
 def _bytes(read: Read, data: RecordedData) -> int:
@@ -43,14 +71,9 @@ def _bytes(read: Read, data: RecordedData) -> int:
 
 
 def _read_between(process: ProcessRecording, begin: float, end: float) -> int | None:
-    """Return the bytes that a process read between two times, from the counts nearest to them. What a worker reads
-    before it begins its work, such as modules, is left out.
-    """
-    counts = [(event.time, event.values[0]) for event in process.events if event.kind == "moved"]
+    """Return the bytes that a process read between two times, from the counts nearest to them."""
+    counts = _moved(process)
     if not counts:
         return None
-    started = [event.time for event in process.events if event.kind == "worker"]
-    begin = max(begin, *started[:1]) if started else begin
-    is_later = process.process.begun >= begin
-    first = 0 if is_later else min(counts, key=lambda count: abs(count[0] - begin))[1]
-    return int(min(counts, key=lambda count: abs(count[0] - end))[1] - first)
+    first = 0 if process.process.begun >= begin else min(counts, key=lambda count: abs(count[0] - begin))[1]
+    return min(counts, key=lambda count: abs(count[0] - end))[1] - first
