@@ -49,10 +49,10 @@ def _epoch(result: Result, workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def _of_sample(summary: Summary, workload: Workload) -> float | None:
-    """Return the bytes that the run read for a sample; None if the dataset is read into memory, which has no bytes of
-    steps.
-    """
-    if workload.reader.load == "memory" or not summary.samples:
+    """Return the bytes that the steps of the run read for a sample: none if the dataset was read into memory before."""
+    if workload.reader.load == "memory":
+        return 0.0
+    if not summary.samples:
         return None
     return (summary.bytes_read + summary.overhead_bytes_read) / summary.samples
 

@@ -10,26 +10,25 @@ from .hooks import Context, amount, argument, recorded, wrap
 
 
 def numpy(context: Context, module: ModuleType) -> None:
-    """Record files of arrays that are read, mapped and written."""
+    """Record files of arrays that are read and mapped. Functions that write are left alone, because classes of arrays
+    may register their own versions of them (NEP 18); Python's open() shows the files.
+    """
 
-    def noted(kind: str, name: str, place: int, key: str) -> Any:
+    def noted(name: str, key: str) -> Any:
         def called(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
-            number = context.file(argument(arguments, keys, place, key))
-            value = result if kind == "read" else arguments[1:] + tuple(keys.values())
+            number = context.file(argument(arguments, keys, 0, key))
             if type(result).__name__ == "NpzFile":
                 result._dlio_file = number
             elif type(result).__name__ == "memmap":
                 context.recording.add("map", "numpy", number, amount(result)[0])
             else:
-                size, length = amount(value)
-                context.recording.add(kind, "numpy." + name, round(seconds, 7), number, size, length, None)
+                size, length = amount(result)
+                context.recording.add("read", "numpy." + name, round(seconds, 7), number, size, length, None)
 
         return called
 
     for name, key in (("load", "file"), ("fromfile", "file"), ("loadtxt", "fname"), ("genfromtxt", "fname")):
-        wrap(context, module, name, noted("read", name, 0, key), is_outermost=True)
-    for name in ("save", "savez", "savez_compressed"):
-        wrap(context, module, name, noted("write", name, 0, "file"), is_outermost=True)
+        wrap(context, module, name, noted(name, key), is_outermost=True)
     _archives(context, module)
     _maps(context, module)
 

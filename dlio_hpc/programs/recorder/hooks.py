@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
+import operator
 import os
+import re
 import sys
 import threading
+from collections import OrderedDict, defaultdict
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -51,10 +55,13 @@ TABLE = {
 
 
 class Context(NamedTuple):
-    """What a hook needs. recording: of this process. name: function that returns a path as it is stored."""
+    """What a hook needs. recording: of this process. name: function that returns a path as it is stored. label:
+    function that returns the name of a class or function as it is stored.
+    """
 
     recording: EventWriter
     name: Callable[[Any], str]
+    label: Callable[[str], str]
 
     def file(self, path: Any) -> int | None:
         """Return the number of a file, or None for what is no path, such as a stream."""
@@ -62,10 +69,16 @@ class Context(NamedTuple):
             path = getattr(path, "name", None)
         if not isinstance(path, (str, bytes, os.PathLike)):
             return None
-        text = os.path.abspath(os.fsdecode(path))
+        text = os.fsdecode(path)
+        if _ADDRESS.match(text):  # may hold a password or a signature
+            return self.recording.file("", self.name("/" + text.partition("://")[0]))
+        text = os.path.abspath(text)
         return self.recording.file(text, self.name(text))
 
 
+# Makes the name of a file one that the module warnings takes for a part of importlib.
+_SKIPPED = " (importlib._bootstrap)"
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _actions: dict[str, list[Callable[[ModuleType], None]]] = {}
 # Depth of recorded calls in this thread: only the outermost one is recorded, because it calls the others.
 _calls = threading.local()
@@ -153,6 +166,8 @@ class _Wrapped(Loader):
         self._run(module)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_loader":  # of a copy that is being made
+            raise AttributeError(name)
         return getattr(self._loader, name)
 
 
@@ -160,10 +175,17 @@ Noted = Callable[[float, Any, Any, Any], None]
 
 
 def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: bool = False) -> None:
-    """Replace a function of a module or class by recorded() of it. A name that the owner lacks is left alone."""
+    """Replace a function of a module or class by recorded() of it, and in the module that defines it, by which pickle
+    finds it. A name that the owner lacks is left alone.
+    """
     function = getattr(owner, name, None)
-    if function is not None and not hasattr(function, "_is_recorded"):
-        setattr(owner, name, recorded(context, function, note, is_outermost))
+    if function is None or hasattr(function, "_is_recorded"):
+        return
+    made = recorded(context, function, note, is_outermost)
+    setattr(owner, name, made)
+    home = sys.modules.get(getattr(function, "__module__", None) or "")
+    if home is not None and getattr(home, name, None) is function:
+        setattr(home, name, made)
 
 
 def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = False) -> Any:
@@ -191,7 +213,15 @@ def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = 
         return result
 
     called._is_recorded = True  # type: ignore[attr-defined]
-    return called
+    return unseen_by_warnings(called)
+
+
+def unseen_by_warnings(function: Any) -> Any:
+    """Return a function whose frames Python skips when it looks for the caller that a warning is about. It skips the
+    frames of files with such a name.
+    """
+    function.__code__ = function.__code__.replace(co_filename=function.__code__.co_filename + _SKIPPED)
+    return function
 
 
 def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order: Callable[[Any], Any]) -> None:
@@ -220,7 +250,7 @@ def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order:
             recording.fault("batch", fault)
         return batch
 
-    owner.__next__ = recorded_next
+    owner.__next__ = unseen_by_warnings(recorded_next)
 
 
 def argument(arguments: tuple[Any, ...], keys: dict[str, Any], place: int, name: str, default: Any = None) -> Any:
@@ -242,42 +272,56 @@ def transfer(context: Context, library: str, kind: str, place: int, key: str) ->
     return noted
 
 
+# Types whose parts are looked at, and libraries whose arrays may be asked for their size without a side effect.
+_LISTS, _DICTS = (list, tuple), (dict, OrderedDict, defaultdict)
+_LIBRARIES = frozenset({"numpy", "torch", "tensorflow", "jax", "jaxlib", "cupy", "pandas", "pyarrow"})
+_ARRAYS = frozenset({"ndarray", "Tensor"})
+
+
 def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
     """Return the bytes of all arrays in `value`, and the length of the first axis of the first one; None without an
-    array. Lists, tuples, dicts and objects of data classes are followed, at most `room` values of them.
+    array. Lists, tuples, dicts and the attributes of objects are followed, at most `room` values of them. Objects of
+    the program itself are asked for nothing, because their answer may change them.
     """
     total, length, rest = 0, None, [value]
     while rest and room:
         room -= 1
         part = rest.pop()
-        size, shape = _nbytes(part), getattr(part, "shape", None)
+        size, shape = _nbytes(part)
         if size is not None:
             total += size
-            if length is None and shape is not None and len(shape):
+            if length is None and shape:
                 length = int(shape[0])
-        elif isinstance(part, dict):
-            rest.extend(reversed(list(part.values())[:room]))
-        elif isinstance(part, (list, tuple)):
-            rest.extend(reversed(part[:room]))
-        elif hasattr(part, "__dict__") and not callable(part):
-            rest.extend(reversed(list(vars(part).values())[:room]))
+        elif type(part) in _DICTS:
+            rest.extend(reversed(list(dict.values(part))[:room]))
+        elif type(part) in _LISTS or (isinstance(part, tuple) and hasattr(type(part), "_fields")):
+            parts = tuple.__iter__(part) if isinstance(part, tuple) else list.__iter__(part)
+            rest.extend(reversed(list(itertools.islice(parts, room))))
+        elif not isinstance(part, type) and not callable(part):
+            rest.extend(reversed(list(_attributes(part).values())[:room]))
     return total, length
 
 
-def _nbytes(value: Any) -> int | None:
-    """Return the bytes of an array, a tensor, or bytes; None for other values."""
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return len(value)
-    if isinstance(value, (str, int, float, complex, type)) or value is None:
-        return None
-    size = getattr(value, "nbytes", None)
+def _attributes(value: Any) -> dict[str, Any]:
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return own if type(own) is dict else {}
+
+
+def _nbytes(value: Any) -> tuple[int | None, Any]:
+    """Return the bytes of an array, a tensor, or bytes, and its shape; None for other values."""
+    if type(value) in (bytes, bytearray):
+        return len(value), None
+    kinds = type(value).__mro__
+    if kinds[0].__module__.partition(".")[0] not in _LIBRARIES and not any(kind.__name__ in _ARRAYS for kind in kinds):
+        return None, None
+    shape, size = getattr(value, "shape", None), getattr(value, "nbytes", None)
     if isinstance(size, int):
-        return size
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        return size, shape
+    dtype = getattr(value, "dtype", None)
     width = getattr(dtype, "size", None) or getattr(dtype, "itemsize", None)
     if shape is None or not isinstance(width, int):
-        return None
-    count = 1
-    for extent in shape:
-        count *= int(extent)
-    return count * width
+        return None, None
+    return functools.reduce(operator.mul, map(int, shape), width), shape

@@ -8,9 +8,14 @@ that double.
 
 from __future__ import annotations
 
+import errno
+import functools
 import itertools
 import json
+import math
 import os
+import resource
+import signal
 import sys
 import threading
 import time
@@ -29,15 +34,55 @@ FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file",
 _COUNTED = frozenset({"pass", "end_of_pass", "worker", "epoch_begin", "epoch_end", "test_begin"})
 # Version of the format, and folder of a recording in which the files of its processes lie.
 VERSION, PROCESSES = 1, "processes"
+# Folder of the recorder.
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 clock = time.monotonic
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, if the program has one."""
+    """Write a line to stderr, if it is still that of the start of the process: a program may close it, and open a file
+    of its own that gets its number.
+    """
     try:
+        if _identity() != _STDERR:
+            return
         sys.stderr.write(f"dlio-hpc record: {text}\n")
     except Exception:  # closed, or replaced by an object of the program's own
         return
+
+
+def is_of_program(fault: BaseException) -> bool:
+    """Return whether a function that handles signals raised `fault`: a signal may arrive while the recorder works, and
+    what its handler raises is meant for the program.
+    """
+    handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
+    place = fault.__traceback__
+    while place is not None:
+        if place.tb_frame.f_code in handlers:
+            return True
+        place = place.tb_next
+    return False
+
+
+def _code(handler: Any) -> Any:
+    """Return the code that a handler of signals runs, or None for one that is not written in Python."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    handler = getattr(handler, "__func__", handler)
+    if not hasattr(handler, "__code__"):
+        handler = type(handler).__dict__.get("__call__")
+    return getattr(handler, "__code__", None)
+
+
+def _described(fault: BaseException) -> str:
+    """Return the type of a fault, and the line of the recorder. Its text may hold content of the program."""
+    place, line = fault.__traceback__, ""
+    while place is not None:
+        file = place.tb_frame.f_code.co_filename
+        if file.startswith(_OWN):
+            line = f" at {os.path.basename(file)}:{place.tb_lineno}"
+        place = place.tb_next
+    return type(fault).__name__ + line
 
 
 def _moved() -> tuple[int, int] | None:
@@ -50,14 +95,32 @@ def _moved() -> tuple[int, int] | None:
         return None
 
 
+def _largest() -> float:
+    """Return the largest size of a file that this process may write. A larger file ends the process by a signal."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return math.inf if limit == resource.RLIM_INFINITY else limit
+
+
+def _identity() -> tuple[int, int] | None:
+    """Return device and inode of the file that stderr leads to, or None without one."""
+    try:
+        facts = os.fstat(2)
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+_STDERR = _identity()
+
+
 class EventWriter:
-    """Recording of this process. folder: of all processes. process: function that describes the process, given the time
-    of its start. A child that is forked begins a file of its own. Faults of the recorder are written as events. A file
-    system that takes no events ends the recording with a line on stderr.
+    """Recording of this process. folder: of all processes. host: name of the node as it is stored. process: function
+    that describes the process, given the time of its start. A child that is forked begins a file of its own. Faults of
+    the recorder are written as events. A file system that takes no events ends the recording with a line on stderr.
     """
 
-    def __init__(self, folder: str, process: Any) -> None:
-        self._folder, self._process = folder, process
+    def __init__(self, folder: str, host: str, process: Any) -> None:
+        self._folder, self._host, self._process = folder, host, process
         self._begin()
         os.register_at_fork(before=self.flush, after_in_child=self._begin)
 
@@ -88,12 +151,15 @@ class EventWriter:
         if now - self._flushed > _LATE_S or len(self._events) >= _MANY or kind in _COUNTED:
             self.flush()
 
-    def file(self, path: str, name: str, is_written: bool = False) -> int:
+    def file(self, path: str, name: str, is_written: bool = False) -> int | None:
         """Return the number of a file in this recording. name: path as it is stored, which is written once. The size is
         stored for the first files that are read, when they are first named, and for the first files that are written,
-        at the end of the process: a look at each of a million files would load the file system's metadata server.
+        at the end of the process: a look at each of a million files would load the file system's metadata server. A
+        recording that is full has no number for a further file.
         """
         number = self._files.get(name)
+        if number is None and self._bytes >= _ROOM:
+            return None
         if number is None:
             number = self._files[name] = next(self._numbers)
             is_sized = number < _SIZED and not is_written and os.path.isfile(path)
@@ -103,10 +169,12 @@ class EventWriter:
         return number
 
     def fault(self, place: str, fault: BaseException) -> None:
-        """Note a fault of the recorder itself, once for each place."""
+        """Note a fault of the recorder itself, once for each place. Raise it if it is the program's."""
+        if is_of_program(fault):
+            raise fault
         if place not in self._faults:
             self._faults.add(place)
-            self.add("fault", place, repr(fault)[:300])
+            self.add("fault", place, _described(fault))
 
     def _count(self, kind: str, values: tuple[Any, ...], now: float) -> None:
         count = self._counts.setdefault(kind, [0, 0.0])
@@ -141,6 +209,8 @@ class EventWriter:
         try:
             self._write()
         except Exception as fault:  # such as a full disk: the program goes on
+            if is_of_program(fault):
+                raise
             self._is_over = True
             say(f"the recording of process {os.getpid()} ends here: {fault}")
         finally:
@@ -159,6 +229,8 @@ class EventWriter:
             lines.insert(0, json.dumps(self._process(self.begun), default=str))
             self._path = self._new_path()
         text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+        if self._bytes + len(text) > _largest():
+            raise OSError(errno.EFBIG, "files of this process are limited (RLIMIT_FSIZE)")
         self._bytes += len(text)
         self._is_over = self._bytes > _MOST
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -168,6 +240,6 @@ class EventWriter:
             os.close(descriptor)
 
     def _new_path(self) -> str:
-        folder = os.path.join(self._folder, PROCESSES, os.uname().nodename)
+        folder = os.path.join(self._folder, PROCESSES, self._host)
         os.makedirs(folder, exist_ok=True)
         return os.path.join(folder, f"{os.getpid()}-{time.time_ns()}.jsonl")

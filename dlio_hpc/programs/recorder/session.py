@@ -11,7 +11,7 @@ import threading
 from typing import Any, Callable
 
 from . import hooks
-from .recording import VERSION, EventWriter
+from .recording import PROCESSES, VERSION, EventWriter
 
 # Set by the user, or by `dlio-hpc record`: folder of the recordings; anything to store hashes in place of names.
 FOLDER, ANONYMOUS = "DLIO_HPC_RECORD", "DLIO_HPC_RECORD_ANONYMOUS"
@@ -26,6 +26,10 @@ _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
 # Files that Python or the system opens for itself.
 _NO_DATA = (".py", ".pyc", ".pyi", ".so", ".pth")
 _PACKAGES = ("/site-packages/", ".dist-info/", ".egg-info/")
+# File system in memory to which programs stage data.
+_MEMORY = "/dev/shm/"
+# Longest ending of a file that is stored as it is.
+_ENDING = 9
 _SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/lib", "/usr/share/", "/lib/")
 
 
@@ -36,17 +40,18 @@ def start() -> None:
         return
     folder = os.path.abspath(folder)
     names = Names(bool(os.environ.get(ANONYMOUS)))
-    recording = EventWriter(folder, lambda begun: _process(begun, names))
+    script = _script(names)
+    recording = EventWriter(folder, names.label(os.uname().nodename), lambda begun: _process(begun, names, script))
     recording.add("start")
     recording.flush()
     _watch(recording, names, folder)
-    hooks.install(hooks.Context(recording, names.of_path))
+    hooks.install(hooks.Context(recording, names.of_path, names.label))
     atexit.register(recording.end)
     _end_of_children(recording)
 
 
 class Names:
-    """Names as they are stored. is_anonymous: each part of a path but its ending is replaced by a hash."""
+    """Names as they are stored. is_anonymous: names, and each part of a path but its ending, are replaced by a hash."""
 
     def __init__(self, is_anonymous: bool) -> None:
         self.is_anonymous = is_anonymous
@@ -57,22 +62,29 @@ class Names:
         text = os.path.abspath(os.fsdecode(path))
         return "/".join(map(self._hidden, text.split("/"))) if self.is_anonymous else text
 
+    def label(self, name: str) -> str:
+        """Return a name of a node, a program, a class or a function as it is stored."""
+        return self._hash(name) if self.is_anonymous else name
+
     def _hidden(self, part: str) -> str:
         stem, ending = os.path.splitext(part)
-        return stem and hashlib.sha256(self._salt + stem.encode("utf-8", "replace")).hexdigest()[:12] + ending
+        return self._hash(stem) + (ending if len(ending) <= _ENDING else "")
+
+    def _hash(self, text: str) -> str:
+        return text and hashlib.sha256(self._salt + text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def _process(begun: float, names: Names) -> dict[str, Any]:
+def _process(begun: float, names: Names, script: str) -> dict[str, Any]:
     """Describe the process. No argument but the script, and no variable but those of ranks and jobs is stored."""
     return {
         "format": "dlio-hpc recording",
         "version": VERSION,
-        "host": os.uname().nodename,
+        "host": names.label(os.uname().nodename),
         "process": os.getpid(),
         "parent": os.getppid(),
         "begun": begun,
         "python": platform.python_version(),
-        "script": _script(names),
+        "script": script,
         "is_anonymous": names.is_anonymous,
         "rank": _of_launcher(),
         "job": next((os.environ[name] for name in _JOBS if name in os.environ), None),
@@ -84,9 +96,21 @@ def _script(names: Names) -> str:
     script = sys.argv[0] if getattr(sys, "argv", None) else ""
     if script == "-m":
         with open("/proc/self/cmdline", "rb") as file:
-            arguments = os.fsdecode(file.read()).split("\0")
-        return " ".join(arguments[arguments.index("-m") :][:2]) if "-m" in arguments else script
+            return "-m " + names.label(_module(os.fsdecode(file.read()).split("\0")))
     return names.of_path(script) if script not in ("", "-c", "-") else script
+
+
+def _module(arguments: list[str]) -> str:
+    """Return the module of a command such as python -X dev -um NAME."""
+    rest = iter(arguments[1:])
+    for argument in rest:
+        if argument in ("-X", "-W", "--check-hash-based-pycs"):
+            next(rest, "")
+        elif argument.startswith("-") and not argument.startswith("--"):
+            flags, is_module, name = argument.partition("m")
+            if is_module and not set("XW") & set(flags):
+                return name or next(rest, "")
+    return ""
 
 
 def _of_launcher() -> list[Any] | None:
@@ -101,7 +125,7 @@ def _of_launcher() -> list[Any] | None:
 def _watch(recording: EventWriter, names: Names, folder: str) -> None:
     """Record the files of data that Python opens, and the processes that it starts, by an audit hook."""
     busy = threading.local()
-    actions = {"open": _opened(recording, names, folder), "subprocess.Popen": _started(recording)}
+    actions = {"open": _opened(recording, names, folder), "subprocess.Popen": _started(recording, names)}
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
         action = actions.get(event)
@@ -119,7 +143,9 @@ def _watch(recording: EventWriter, names: Names, folder: str) -> None:
 
 
 def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., None]:
-    own = tuple({os.path.abspath(prefix) + "/" for prefix in (sys.prefix, sys.base_prefix, folder)})
+    homes = {os.path.abspath(prefix) for prefix in (sys.prefix, sys.base_prefix)}
+    own = tuple(f"{home}/{part}/" for home in homes for part in ("lib", "lib64", "bin", "share", "include"))
+    own += tuple(f"{folder}/{part}/" for part in (PROCESSES, "recorder"))
 
     def opened(path: Any, mode: Any, flags: Any) -> None:
         """Record an open. path: a number for an open of a descriptor. mode: of open(); None for os.open()."""
@@ -127,23 +153,26 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
         if not isinstance(path, (str, bytes, os.PathLike)) or flag & os.O_DIRECTORY:
             return
         text = os.fsdecode(path)
-        if text.endswith(_NO_DATA) or text.startswith(_SYSTEM):
+        is_system = text.startswith(_SYSTEM) and not text.startswith(_MEMORY)
+        if text.endswith(_NO_DATA) or is_system or "\n" in text:  # with line ends, it is a text
             return
         text = os.path.abspath(text)
         if text.startswith(own) or any(part in text for part in _PACKAGES):
             return
         is_written = bool(flag & (os.O_WRONLY | os.O_RDWR)) or (isinstance(mode, str) and bool(set(mode) & set("wax+")))
         number = recording.file(text, names.of_path(text), is_written)
-        recording.add("open", number, int(is_written))
+        if number is not None:
+            recording.add("open", number, int(is_written))
 
     return opened
 
 
-def _started(recording: EventWriter) -> Callable[..., None]:
+def _started(recording: EventWriter, names: Names) -> Callable[..., None]:
     def started(executable: Any, arguments: Any, folder: Any, environment: Any) -> None:
         """Record the start of a process, and whether its environment lets the recorder follow."""
         is_followed = environment is None or any(os.fsdecode(name) == FOLDER for name in environment)
-        recording.add("child", os.path.basename(os.fsdecode(executable or "")), int(is_followed))
+        name = names.label(os.path.basename(os.fsdecode(executable or "")))
+        recording.add("child", name, int(is_followed))
 
     return started
 

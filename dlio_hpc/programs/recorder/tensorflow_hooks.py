@@ -20,6 +20,8 @@ _METHODS = (
     "batch", "padded_batch", "ragged_batch", "unbatch", "shuffle", "map", "prefetch", "cache", "interleave", "flat_map",
     "repeat", "shard", "take", "skip", "filter", "with_options", "zip", "concatenate", "window", "apply",
 )  # fmt: skip
+# Functions whose arguments are data.
+_CONTENT = ("from_tensor_slices", "from_tensors")
 # Functions that make a dataset from no other one.
 _SOURCES = ("list_files", "from_tensor_slices", "from_tensors", "from_generator", "range", "sample_from_datasets")
 
@@ -41,7 +43,8 @@ def _noted(context: Context, name: str, is_source: bool) -> Any:
             first = first[0]
         before = None if is_source or first is None or isinstance(first, dict) else _stages.get(first)
         given = arguments[0 if is_source else 1 :]
-        number = _stage(context, result, before, name, given, keys)
+        settings = ([], {}) if name in _CONTENT else (given, keys)
+        number = _stage(context, result, before, name, *settings)
         if is_source and given:
             _name_files(context, number, given[0])
 
@@ -56,15 +59,15 @@ def _stage(context: Context, dataset: Any, before: int | None, name: str, given:
 
 
 def _value(value: Any) -> Any:
-    """Return a setting as it is stored: numbers and truth values as they are, sizes of other things, no content."""
-    if value is None or isinstance(value, (bool, int, float)):
+    """Return a setting as it is stored: whole numbers and truth values, sizes of other things, no content."""
+    if value is None or isinstance(value, (bool, int)):
         return value
     if callable(value):
-        return getattr(value, "__name__", type(value).__name__)
+        return "function"
     numpy = getattr(value, "numpy", None)
     if numpy is not None and getattr(value, "shape", None) == ():
         number = numpy()
-        return number.item() if hasattr(number, "item") else None
+        return int(number) if getattr(number, "dtype", None) is not None and number.dtype.kind in "biu" else None
     shape = getattr(value, "shape", None)
     if shape is not None:
         return {"shape": [None if extent is None else int(extent) for extent in shape]}
@@ -109,7 +112,20 @@ def _name_files(context: Context, number: int, names: Any) -> None:
         return
     first = names[0] if len(names) else None
     if isinstance(first, (str, bytes, os.PathLike)) and os.path.isfile(first):
-        context.recording.add("source", number, [context.file(name) for name in names[:_MOST]])
+        folders = {os.path.dirname(first)}
+        context.recording.add(
+            "source", number, [context.file(name) for name in names[:_MOST] if _is_file(name, folders)]
+        )
+
+
+def _is_file(name: Any, folders: set[Any]) -> bool:
+    """Return whether a name is that of a file: it lies in a folder that has one. folders: known to have one."""
+    if not isinstance(name, (str, bytes, os.PathLike)):
+        return False
+    folder = os.path.dirname(name)
+    if folder not in folders and os.path.isfile(name):
+        folders.add(folder)
+    return bool(folder) and folder in folders
 
 
 def iterators(context: Context, module: ModuleType) -> None:

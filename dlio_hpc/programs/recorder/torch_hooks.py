@@ -51,8 +51,10 @@ class _Order:
         self._first: list[int] = []
 
     def take(self, indexes: Any) -> None:
-        for given in [indexes] if hasattr(indexes, "__index__") else indexes or []:
-            if not hasattr(given, "__index__"):
+        if type(indexes).__name__ == "ndarray":
+            indexes = indexes.tolist()
+        for given in indexes if type(indexes) in (list, tuple) else [indexes]:
+            if not isinstance(given, int) and type(given).__module__ not in ("numpy", "torch"):
                 return
             index = int(given)
             if self._last is not None:
@@ -68,20 +70,22 @@ class _Order:
 
 
 def _number(context: Context, loader: Any) -> int:
-    """Return the number of a loader. The first time, its settings are recorded."""
-    number: int | None = getattr(loader, "_dlio_number", None)
-    if number is None:
+    """Return the number of a loader. The first time, its settings are recorded. A copy of a loader is another one."""
+    owner, number = vars(loader).get("_dlio_number", (None, 0))
+    if owner != id(loader):
         number = next(_numbers)
-        object.__setattr__(loader, "_dlio_number", number)
-        context.recording.add("loader", number, _settings(loader))
-    return number
+        vars(loader)["_dlio_number"] = id(loader), number
+        context.recording.add("loader", number, _settings(context, loader))
+    return int(number)
 
 
-def _settings(loader: Any) -> dict[str, Any]:
+def _settings(context: Context, loader: Any) -> dict[str, Any]:
+    name = context.label
     dataset, sampler = getattr(loader, "dataset", None), getattr(loader, "sampler", None)
     batches = getattr(loader, "batch_sampler", None)
-    context = getattr(loader, "multiprocessing_context", None)
+    start = getattr(loader, "multiprocessing_context", None)
     generator = getattr(loader, "generator", None)
+    is_iterable = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     return {
         "library": "torch",
         "batch_size": getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None),
@@ -90,23 +94,26 @@ def _settings(loader: Any) -> dict[str, Any]:
         "persistent_workers": getattr(loader, "persistent_workers", None),
         "pin_memory": getattr(loader, "pin_memory", None),
         "drop_last": getattr(loader, "drop_last", None) or getattr(batches, "drop_last", False),
-        "start_method": context.get_start_method() if context is not None else None,
+        "start_method": start.get_start_method() if start is not None else None,
         "seed": generator.initial_seed() if generator is not None else None,
-        "dataset": type(dataset).__name__,
-        "samples": _length(dataset),
-        "is_iterable": any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__),
-        "sampler": type(sampler).__name__,
-        "batch_sampler": type(batches).__name__,
+        "dataset": name(type(dataset).__name__),
+        "samples": _length(dataset, is_iterable),
+        "is_iterable": is_iterable,
+        "sampler": name(type(sampler).__name__),
+        "batch_sampler": name(type(batches).__name__),
         "shards": getattr(sampler, "num_replicas", None),
         "shuffle": getattr(sampler, "shuffle", None),
-        "collate": getattr(getattr(loader, "collate_fn", None), "__name__", None),
+        "collate": name(getattr(getattr(loader, "collate_fn", None), "__name__", "")),
     }
 
 
-def _length(dataset: Any) -> int | None:
+def _length(dataset: Any, is_iterable: bool) -> int | None:
+    """Return the length of a dataset that PyTorch, too, asks for its length."""
+    if is_iterable:
+        return None
     try:
         return len(dataset)
-    except Exception:  # an iterable dataset, whose length may raise anything
+    except Exception:  # of the program's own
         return None
 
 

@@ -49,8 +49,7 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     notes = list(_notes(recordings, program, made, data))
     steps = None
     if made is not None and data is not None and keys:
-        reads_in_steps = not data.is_mapped and keys["reader.load"].value != "memory"
-        steps = recorded_steps.of(program, made, reads_in_steps)
+        steps = recorded_steps.of(program, made, data.is_mapped, keys["reader.load"].value == "memory")
     return Character(log, [folder], len(nodes), derived, notes, lambda _: True, True, steps)
 
 
@@ -104,6 +103,8 @@ def _notes(
         spans = _spans(made)
         begin, end = min(begin for begin, _ in spans), max(end for _, end in spans)
         yield from filter(None, [unseen_bytes.note(program.ranks, data, begin, end)])
+    if made is not None and made.other_loaders:
+        yield f"{len(made.other_loaders)} other loader(s) with steps are left out: phases of training on other data"
     if data.made:
         yield f"the program itself wrote {data.made:,} of the files of its dataset before it read them"
 
@@ -118,9 +119,10 @@ def _job(program: RecordedProgram) -> LogJob:
 
 
 def _roles(program: RecordedProgram, data: RecordedData) -> list[Role]:
+    usual = data.usual
     return [
         Role(
-            FileStats(path, size or 0, 0, 0, 0, 1, 0, size or 0, len(program.ranks), None, None, 0, 0),
+            FileStats(path, size or usual, 0, 0, 0, 1, 0, size or usual, len(program.ranks), None, None, 0, 0),
             "dataset", "read during the passes of the loader",
         )
         for path, size in data.files.items()

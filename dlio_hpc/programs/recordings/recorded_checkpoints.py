@@ -1,5 +1,6 @@
 """Checkpoints of a recorded program: states that a library saved, or files that are written like states."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -93,8 +94,9 @@ def _written_states(program: RecordedProgram) -> list[SavedState]:
     groups: dict[str, list[SavedState]] = {}
     for rank in program.ranks:
         last = ""
+        first = min((one.begin for one in rank.passes), default=-math.inf)  # what is written before it, is data
         for one in rank.writes:
-            if one.path != last and (one.bytes is None or one.bytes >= file_roles.LEAST_STATE):
+            if one.time >= first and one.path != last and (one.bytes is None or one.bytes >= file_roles.LEAST_STATE):
                 groups.setdefault(file_roles.pattern(one.path), []).append(SavedState(*one))
             last = one.path
     return [

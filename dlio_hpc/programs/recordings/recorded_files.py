@@ -1,6 +1,7 @@
 """Files of the dataset of a recorded program, and the form of their samples."""
 
 import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -82,6 +83,11 @@ class RecordedData(NamedTuple):
     @property
     def sizes(self) -> list[int]:
         return [size for size in self.files.values() if size is not None]
+
+    @property
+    def usual(self) -> int:
+        """Mean size of a file. The recorder looks at the sizes of the first files only; others are like them."""
+        return round(statistics.mean(self.sizes)) if self.sizes else 0
 
 
 def of_pipeline(ranks: Sequence[RankRecording], name: str) -> RecordedData | None:

@@ -87,7 +87,7 @@ def chain(stages: Mapping[int, PipelineStage], number: int) -> list[PipelineStag
     """
     made: list[PipelineStage] = []
     at: int | None = number
-    while at is not None and at in stages:
+    while at is not None and at in stages and len(made) < len(stages):
         made.insert(0, stages[at])
         at = stages[at].before
     return made
@@ -168,7 +168,7 @@ def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecord
     families: dict[int, list[ProcessRecording]] = {}
     for recording in recordings:
         head = recording
-        while True:
+        for _ in recordings:
             parent = by_number.get((head.process.host, head.process.parent))
             if parent is None or parent is head or _rank(parent) != _rank(head):
                 break

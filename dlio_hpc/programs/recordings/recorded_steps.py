@@ -8,9 +8,10 @@ from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
 from dlio_hpc.programs.step_check import StepProfile
 
 
-def of(program: RecordedProgram, made: RecordedTraining, reads_in_steps: bool) -> StepProfile:
-    """Return the steps of the training loader. reads_in_steps: whether steps read the dataset by system calls, whose
-    bytes the kernel counts; not if it is in memory or mapped into memory.
+def of(program: RecordedProgram, made: RecordedTraining, is_mapped: bool, is_in_memory: bool) -> StepProfile:
+    """Return the steps of the training loader. is_mapped: whether the dataset is mapped into memory, so that no system
+    call reads it, whose bytes the kernel would count. is_in_memory: whether the workload reads it into memory. The
+    program may do so in the first pass, which then does not count.
     """
     passes = [one for mine in made.passes for one in mine if one.batches]
     batches = [batch for one in passes for batch in one.batches]
@@ -21,18 +22,20 @@ def of(program: RecordedProgram, made: RecordedTraining, reads_in_steps: bool) -
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     return StepProfile(
         steps=statistics.median(len(one.batches) for one in passes) / repeats,
-        bytes=_bytes_of_a_step(program, made) if reads_in_steps else None,
+        bytes=None if is_mapped else _bytes_of_a_step(program, made, 1 if is_in_memory else 0),
         compute_s=statistics.mean(computed) if computed else None,
         wait_s=statistics.mean(waits) if waits else None,
     )
 
 
-def _bytes_of_a_step(program: RecordedProgram, made: RecordedTraining) -> float | None:
-    """Return the bytes that the processes of a rank read in its passes, by the kernel's count, divided by its steps."""
+def _bytes_of_a_step(program: RecordedProgram, made: RecordedTraining, first: int) -> float | None:
+    """Return the bytes that the processes of a rank read in its passes from pass `first` on, by the kernel's count,
+    divided by the steps.
+    """
     counts = [
         (unseen_bytes.counted([rank], one.begin, one.end), len(one.batches))
         for rank, passes in zip(program.ranks, made.passes, strict=True)
-        for one in passes
+        for one in passes[first:]
         if one.batches
     ]
     known = [(size, steps) for size, steps in counts if size is not None]

@@ -30,6 +30,8 @@ from dlio_hpc.programs.recordings.tensorflow_pipelines import Pipeline
 _IN_ORDER = 0.9
 # Sizes that differ by less than this share are equal. An array smaller than the largest by this factor is a label.
 _EVEN, _LABEL = 0.001, 64
+# Share of the batches of a pass up to which a pass that was left is a look at the data.
+_LOOK = 0.1
 # Keys that a recording shows without a loader, too.
 _SURE: dict[str, Confidence] = {
     "dataset.format": "recorded",
@@ -41,7 +43,7 @@ _SURE: dict[str, Confidence] = {
 class RecordedTraining(NamedTuple):
     """Training of a program. loader: name of its loader. settings: of the loader, as its library names them. passes: of
     each rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether
-    steps of an optimizer or of fit, or gradients, were recorded.
+    steps of an optimizer or of fit, or gradients, were recorded. other_loaders: names of other loaders with steps.
     """
 
     loader: str
@@ -50,6 +52,7 @@ class RecordedTraining(NamedTuple):
     evaluation: list[list[Pass]]
     is_proven: bool
     pipeline: Pipeline | None = None
+    other_loaders: Sequence[str] = ()
 
     @property
     def batches(self) -> list[RecordedBatch]:
@@ -69,15 +72,32 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
     if not batches:
         return None
     loader = max(batches, key=lambda name: (steps[name] > 0, batches[name]))
-    mine = [passes_of.get(loader, []) for passes_of in loaders]
+    mine = [_of_training(passes_of.get(loader, []), steps[loader] > 0) for passes_of in loaders]
     others = [
-        [one for name, passes in passes_of.items() if name != loader for one in passes if not one.steps and one.batches]
+        [
+            one
+            for name, passes in passes_of.items()
+            for one in passes
+            if one.batches and not one.steps and (name != loader or (steps[loader] and one.is_whole))
+        ]
         for passes_of in loaders
     ]
+    other_loaders = sorted(name for name in steps if steps[name] and name != loader)
     pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), loader)
     pipeline = pipeline if pipeline is not None and pipeline.files else None
     is_proven = bool(steps[loader] or _kinds(program, "gradient"))
-    return RecordedTraining(loader, _settings(program, loader, pipeline), mine, others, is_proven, pipeline)
+    settings = _settings(program, loader, pipeline)
+    return RecordedTraining(loader, settings, mine, others, is_proven, pipeline, other_loaders)
+
+
+def _of_training(passes: Sequence[Pass], has_steps: bool) -> list[Pass]:
+    """Return the passes of a loader that train. A pass without a step is evaluation if others have steps, and a look at
+    the data if it was left after a few batches. has_steps: whether the loader has passes with steps.
+    """
+    if has_steps:
+        return [one for one in passes if one.steps or not one.batches]
+    longest = max((len(one.batches) for one in passes if one.is_whole), default=0)
+    return [one for one in passes if one.is_whole or len(one.batches) > _LOOK * longest]
 
 
 def _kinds(program: RecordedProgram, kind: str) -> int:
@@ -102,9 +122,14 @@ def _settings(program: RecordedProgram, loader: str, pipeline: Pipeline | None) 
 
 def reasons(program: RecordedProgram, made: RecordedTraining) -> list[str]:
     """Return the reasons why the recording does not show that the program trains."""
-    if made.is_proven or max(map(len, made.passes)) > 1 or any(rank.steps for rank in program.ranks):
+    if made.is_proven or any(rank.steps for rank in program.ranks):
         return []
-    return ["no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes"]
+    if max(map(len, made.passes)) > 1 and recorded_checkpoints.models(program):
+        return []
+    return [
+        "no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes of a program that "
+        "saves a model"
+    ]
 
 
 def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
@@ -112,6 +137,9 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
     in_memory = [batch.bytes / max(batch.samples or 1, 1) for batch in made.batches]
     keys = _dataset(program, _distinct(program, made), data, round(statistics.median(in_memory or [0])))
     keys |= _reader(program, made, data)
+    if not data.library and keys["dataset.format"].value == "raw" and keys["dataset.samples_per_file"].value > 1:
+        reason = "Python reads files of several samples; a library would load a file whole for each batch"
+        keys["reader.mode"] = _recorded("posix", reason, "medium")
     keys["compute.time"] = _compute(made)
     keys |= _epochs(made)
     keys |= _evaluation(program, made, keys)
@@ -429,7 +457,7 @@ def _evaluation(
 
 
 def _epochs(made: RecordedTraining) -> dict[str, DerivedValue]:
-    counts = [len([one for one in passes if one.batches]) for passes in made.passes]
+    counts = [len([one for one in passes if one.batches or one.is_whole]) for passes in made.passes]
     whole = sum(one.is_whole for passes in made.passes for one in passes)
     counts = [count * ((made.pipeline and made.pipeline.repeats) or 1) for count in counts]
     keys = {

@@ -1,5 +1,7 @@
 """Files of a recording, one per process. Recorder: programs/recorder, which says what a line holds."""
 
+import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,7 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import format_size
 from dlio_hpc.programs.recorder.recording import PROCESSES, VERSION
+from dlio_hpc.programs.recordings import recorded_events
+from dlio_hpc.programs.recordings.recorded_events import Seconds
+
+# Largest size of a file: what the recorder writes at most, and an event.
+_MOST = 16 << 20
 
 
 class Process(Struct, frozen=True):
@@ -19,7 +27,7 @@ class Process(Struct, frozen=True):
     host: str
     process: int
     parent: int
-    begun: float
+    begun: Seconds
     python: str
     script: str
     is_anonymous: bool
@@ -66,8 +74,23 @@ def load(folder: Path) -> list[ProcessRecording]:
     return sorted(map(_load, paths), key=lambda recording: recording.process.begun)
 
 
+def _content(path: Path) -> bytes:
+    """Return the content of a file. Raise InvalidRun for what the recorder does not write: a pipe, a link, a file that
+    is too large.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as fault:
+        raise InvalidRun(f"{path} is no recording of a process: {fault.strerror}") from fault
+    with open(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST:
+            raise InvalidRun(f"{path} is no recording of a process: it is no file, or larger than {format_size(_MOST)}")
+        return file.read(_MOST)
+
+
 def _load(path: Path) -> ProcessRecording:
-    head, *lines = path.read_bytes().split(b"\n")
+    head, *lines = _content(path).split(b"\n")
     try:
         process = msgspec.json.decode(head, type=Process)
     except msgspec.MsgspecError as fault:
@@ -76,16 +99,21 @@ def _load(path: Path) -> ProcessRecording:
         raise InvalidRun(
             f"{path} was recorded in version {process.version} of the format; this version of dlio-hpc reads {VERSION}"
         )
-    events, torn = [], 0
-    for line in lines:
+    events: list[Event] = []
+    files: dict[int, str] = {}
+    torn = 0
+    for line in filter(None, lines):
         try:
-            time, kind, *values = msgspec.json.decode(line, type=tuple[Any, ...]) if line else (0, "")
+            time, kind, *values = msgspec.json.decode(line, type=list[Any])
         except (msgspec.MsgspecError, ValueError):
             torn += 1
             continue
-        if kind:
-            events.append(Event(process.begun + time, kind, values))
-    files = {event.values[0]: event.values[1] for event in events if event.kind == "file"}
+        if not recorded_events.is_valid(kind, time, values, files):
+            torn += 1
+            continue
+        if kind == "file":
+            files[values[0]] = values[1]
+        events.append(Event(process.begun + time, kind, values))
     return ProcessRecording(
         path, process, events, files, any(event.kind == "end" for event in events), list(_faults(events, torn))
     )
@@ -93,7 +121,7 @@ def _load(path: Path) -> ProcessRecording:
 
 def _faults(events: Sequence[Event], torn: int) -> Iterator[str]:
     if torn:
-        yield f"{torn} line(s) are torn, as when a process is killed while it writes"
+        yield f"{torn} line(s) are torn, as when a process is killed while it writes, or are not those of a recorder"
     for event in events:
         if event.kind == "fault":
             yield f"not recorded: {event.values[0]} ({event.values[1]})"

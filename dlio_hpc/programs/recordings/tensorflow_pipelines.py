@@ -64,8 +64,8 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
         _repeats(parts),
         _shuffles_files(parts[:opening]),
         max(filter(None, shuffled), default=0),
-        any(stage.name == "cache" for stage in parts),
-        any(_setting(stage, "0", "filename") is not None for stage in parts if stage.name == "cache"),
+        any(stage.name == "cache" for stage in parts[opening:]),
+        any(stage.settings.get("filename", stage.settings.get("0")) for stage in parts if stage.name == "cache"),
     )
 
 
@@ -73,8 +73,10 @@ def _first(parts: Sequence[PipelineStage], name: str, place: str, key: str) -> A
     return next((_setting(stage, place, key) for stage in parts if stage.name == name), None)
 
 
-def _setting(stage: PipelineStage, place: str, key: str) -> Any:
-    return stage.settings.get(key, stage.settings.get(place))
+def _setting(stage: PipelineStage, place: str, key: str) -> int | None:
+    """Return a setting that is a whole number or a truth value, otherwise None."""
+    value = stage.settings.get(key, stage.settings.get(place))
+    return value if isinstance(value, int) else None
 
 
 def _ahead(prefetched: Sequence[Any], shuffled: Sequence[Any], batch: int | None) -> int | None:
@@ -86,9 +88,8 @@ def _ahead(prefetched: Sequence[Any], shuffled: Sequence[Any], batch: int | None
 
 def _repeats(parts: Sequence[PipelineStage]) -> int | None:
     counts = [_setting(stage, "0", "count") for stage in parts if stage.name == "repeat"]
-    if any(count is None or count < 0 for count in counts):
-        return None
-    return int(math.prod(counts))
+    known = [count for count in counts if count is not None and count >= 0]
+    return math.prod(known) if len(known) == len(counts) else None
 
 
 def _shuffles_files(parts: Sequence[PipelineStage]) -> bool:

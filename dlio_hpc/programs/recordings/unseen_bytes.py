@@ -18,7 +18,8 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
     total = counted(ranks, begin, end)
     if total is None:
         return None
-    unseen = total - sum(_bytes(read, data) for read in data.reads if begin <= read.time <= end)
+    usual = data.usual
+    unseen = total - sum(_bytes(read, data, usual) for read in data.reads if begin <= read.time <= end)
     if unseen < max(_LEAST, _MUCH * total):
         return None
     return (
@@ -62,12 +63,16 @@ def _read_by_worker(process: ProcessRecording, begin: float, end: float) -> int 
     return counts[-1][1] - counts[0][1] if begin <= started <= end else 0
 
 
-def _bytes(read: Read, data: RecordedData) -> int:
-    """Return the bytes of a read: of its result, or of the file, if a whole file was read or opened."""
-    size = data.files.get(read.path)
-    if read.place is not None or read.library.startswith("pandas") or size is None:
+def _bytes(read: Read, data: RecordedData, usual: int) -> int:
+    """Return the bytes of a read: of its result, or of the file, if a whole file was read or opened. usual: size of a
+    file whose size is unknown.
+    """
+    if read.place is not None or read.library.startswith("pandas"):
         return read.size or 0
-    return size if read.is_first else 0
+    size = data.files.get(read.path)
+    if size is None and read.size is not None:
+        return read.size
+    return (size or usual) if read.is_first else 0
 
 
 def _read_between(process: ProcessRecording, begin: float, end: float) -> int | None:

@@ -151,8 +151,8 @@ def _long(row: str, estimate: DerivedValue) -> list[str]:
 
 def value(key: str, value: Any) -> str:
     """Return the value of a key as YAML text."""
-    if value is None:
-        return "null"
+    if value is None or isinstance(value, str):
+        return "null" if value is None else text(value)
     if isinstance(value, bool):
         return str(value).lower()
     if key in _SIZES:

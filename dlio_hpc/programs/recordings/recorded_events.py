@@ -1,0 +1,76 @@
+"""Events of a recording: what each kind holds. A recording may come from anybody, so that each event is checked."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+Count = Annotated[int, Meta(ge=0, le=1 << 50)]
+Seconds = Annotated[float, Meta(ge=0, le=1e10)]
+Text = Annotated[str, Meta(max_length=1 << 16)]
+# Number of a loader, or that of a pipeline of tf.data with a name before it; see _is_loader().
+Loader = Any
+
+
+class _Settings(Struct):
+    """Settings of a loader, or of a fit, that a workload takes. Others are text for the reader."""
+
+    batch_size: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
+    workers: Annotated[int, Meta(ge=0, le=1 << 16)] | None = None
+    prefetch_factor: Annotated[int, Meta(ge=0, le=1 << 20)] | None = None
+    samples: Count | None = None
+    shards: Annotated[int, Meta(ge=1, le=1 << 32)] | None = None
+    drop_last: bool | None = None
+    is_iterable: bool | None = None
+    library: Text | None = None
+    dataset: Text | None = None
+
+
+_FILE = tuple[Text, Seconds, Count | None, Count | None]
+_CALL = tuple[Text, Seconds, Count | None, Count | None, Count | None, list[int | None] | None]
+_NUMBER = tuple[int | None]
+# Types of the values of each kind.
+_KINDS: dict[str, Any] = {
+    "start": list[Any], "end": list[Any], "library": tuple[Text, Any], "loader": tuple[Count, _Settings],
+    "fit": tuple[_Settings], "pass": tuple[Loader, Seconds],
+    "batch": tuple[Loader, Seconds, Count | None, Count],
+    "end_of_pass": tuple[Loader, Seconds, tuple[Count, Count, Count, list[int]] | None],
+    "worker": tuple[Count | None, Count | None], "fetch": tuple[Count, Seconds, Count], "step": tuple[Text],
+    "save": _FILE, "restore": _FILE, "rank": tuple[Count, Count, Text], "read": _CALL, "write": _CALL,
+    "map": tuple[Text, Count | None, Count], "table": tuple[Count | None, Count | None, Count | None, Count | None],
+    "array": tuple[Count, Count, list[Count], Count, list[Count] | None, Text | None, Any],
+    "stage": tuple[Count | None, Count | None, Text, list[Any], dict[str, Any]],
+    "source": tuple[Count, list[Count | None]], "gradient": tuple[Seconds], "unseen": tuple[Text, Text],
+    "open": tuple[Count, Count], "child": tuple[Text, Count], "file": tuple[Count, Text, Count | None],
+    "written": tuple[Count, Count], "fault": tuple[Text, Text], "moved": tuple[Count, Count],
+    "counts": tuple[dict[str, tuple[Count, Seconds]]],
+    "train_begin": _NUMBER, "train_end": _NUMBER, "epoch_begin": _NUMBER, "epoch_end": _NUMBER,
+    "train_batch_begin": _NUMBER, "train_batch": _NUMBER, "test_begin": _NUMBER, "test_end": _NUMBER,
+    "test_batch": _NUMBER,
+}  # fmt: skip
+# Place of the number of a file in the values of a kind.
+_FILES = {
+    "read": 2, "write": 2, "save": 2, "restore": 2, "map": 1, "array": 1, "open": 0, "written": 0, "table": 0,
+}  # fmt: skip
+
+
+def is_valid(kind: Any, time: Any, values: list[Any], files: Mapping[int, str]) -> bool:
+    """Return whether an event is as the recorder writes it. files: path by number, of the process."""
+    if not isinstance(kind, str) or kind not in _KINDS:
+        return False
+    try:
+        msgspec.convert(time, Seconds)
+        msgspec.convert(values[:2] if kind == "pass" else values, _KINDS[kind])
+    except msgspec.ValidationError:
+        return False
+    if kind in ("pass", "batch", "end_of_pass") and not _is_loader(values[0]):
+        return False
+    numbers = values[1] if kind == "source" else values[_FILES[kind] :][:1] if kind in _FILES else []
+    return all(number is None or number in files for number in numbers)
+
+
+def _is_loader(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], int | None)
+    return isinstance(value, int | None)
