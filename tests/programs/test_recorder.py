@@ -284,7 +284,9 @@ def test_a_recording_of_another_version_is_refused(recorder: Recorder) -> None:
         recorder.processes()
     process.path.write_text("\n".join([head, *lines[:2], '[0.5,"open",']))
     (torn,) = recorder.processes()
-    assert torn.faults == ["1 line(s) are torn, as when a process is killed while it writes"]
+    assert torn.faults == [
+        "1 line(s) are torn, as when a process is killed while it writes, or are not those of a recorder"
+    ]
 
 
 def test_a_second_recording_does_not_mix_with_the_first(recorder: Recorder) -> None:
@@ -339,3 +341,212 @@ def test_signals_of_the_batch_system_reach_the_program(tmp_path: Path) -> None:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGTERM)
         assert child.wait(timeout=30) == 42
+
+
+# Programs that see what a recorder does to them: what a recorder asks of their objects, wraps, or writes.
+_SENSITIVE = {
+    "indexes that are there once": """
+import torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, index): return torch.tensor(float(index))
+def batches():
+    yield iter([0, 1])
+    yield map(int, "23")
+loader = torch.utils.data.DataLoader(Data(), batch_sampler=batches())
+print([batch.tolist() for batch in loader])
+""",
+    "a stream whose length is counted by reading it": """
+import torch
+class Lines(torch.utils.data.IterableDataset):
+    def __init__(self): self.source = iter(range(6))
+    def __iter__(self): return self.source
+    def __len__(self): return sum(1 for _ in self.source)
+print([batch.tolist() for batch in torch.utils.data.DataLoader(Lines(), batch_size=2)])
+""",
+    "a batch with attributes that come into being": """
+import torch
+class Auto(dict):
+    def __getattr__(self, key):
+        if key.startswith("__"): raise AttributeError(key)
+        return self.setdefault(key, Auto())
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 2
+    def __getitem__(self, index): return Auto(x=index)
+for batch in torch.utils.data.DataLoader(Data(), batch_size=None): print(sorted(batch))
+""",
+    "functions that are pickled": """
+import pickle
+import numpy, pandas, pyarrow.parquet, torch
+table = pyarrow.parquet.read_table
+for function in (pandas.read_csv, pandas.read_parquet, table, numpy.load, numpy.loadtxt, torch.save):
+    print(pickle.loads(pickle.dumps(function)) is function)
+""",
+    "functions that have versions for a class of arrays": """
+import numpy as np
+HANDLED = {np.save: lambda *rest: "saved", np.savez: lambda *rest: "saved together"}
+class Array:
+    def __array_function__(self, function, types, arguments, keys): return HANDLED[function](*arguments, **keys)
+print(np.save("x.npy", Array()), np.savez("x.npz", Array()))
+""",
+    "warnings that are about a line of the program": """
+import warnings
+import numpy as np
+open("empty.txt", "w").close()
+warnings.filterwarnings("error", module="__main__")
+try:
+    np.loadtxt("empty.txt")
+except UserWarning:
+    print("an error, as asked for")
+""",
+    "a limit on the size of files": """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+for number in range(3000):
+    try:
+        open(f"nowhere-{number}")
+    except OSError:
+        pass
+print("done")
+""",
+    "a data file with the number of stderr": """
+import os, shutil
+os.close(2)
+data = os.open("data.bin", os.O_CREAT | os.O_RDWR)
+shutil.rmtree("recording/processes", ignore_errors=True)
+os.write(data, b"DATA")
+for number in range(600):
+    try:
+        open(f"nowhere-{number}")
+    except OSError:
+        pass
+os.lseek(data, 0, 0)
+print(data, os.read(data, 1000))
+""",
+    "a loader that is copied": """
+import copy, torch
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.arange(4.0)), batch_size=2)
+list(loader)
+other = copy.copy(loader)
+print([len(batch) for batch in other], [len(batch) for batch in loader])
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _SENSITIVE)
+def test_a_program_does_the_same_under_the_recorder(recorder: Recorder, name: str) -> None:
+    for library in ("torch", "pandas", "pyarrow"):
+        if f"{library}" in _SENSITIVE[name]:
+            pytest.importorskip(library)
+    script = recorder.folder / "alone.py"
+    script.write_text(_SENSITIVE[name])
+    (recorder.folder / "alone").mkdir()
+    alone = subprocess.run(
+        [sys.executable, script], cwd=recorder.folder / "alone", capture_output=True, text=True, check=False
+    )
+    recorded = recorder.run(_SENSITIVE[name])
+    assert alone.returncode == 0, alone.stderr
+    assert (recorded.returncode, recorded.stdout) == (alone.returncode, alone.stdout)
+
+
+def test_what_a_handler_of_signals_raises_reaches_the_program(recorder: Recorder) -> None:
+    """A signal may arrive while the recorder works."""
+    done = recorder.run("""
+import signal, time
+class Late(Exception): pass
+def late(*_): raise Late
+signal.signal(signal.SIGALRM, late)
+lost = 0
+for number in range(200):
+    signal.setitimer(signal.ITIMER_REAL, 0.0005)
+    begun = time.monotonic()
+    try:
+        while time.monotonic() - begun < 0.2:
+            try:
+                open(f"nowhere-{number}")
+            except OSError:
+                pass
+        lost += 1
+    except Late:
+        pass
+print(lost)
+""")
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+    assert [process.faults for process in recorder.processes()] == [[]]
+
+
+def test_addresses_texts_and_values_are_not_stored(recorder: Recorder) -> None:
+    """An address may have a password, and what a program raises, or gives tf.data, may be content."""
+    pytest.importorskip("pandas")
+    recorder.run("""
+import pandas
+class Odd:
+    def __fspath__(self): raise ValueError("SECRET1")
+for target in ("s3://me:SECRET2@store/x.csv?token=SECRET3", "https://store/x.csv?key=SECRET4", Odd(), "a\\nSECRET5"):
+    try:
+        pandas.read_csv(target)
+    except Exception as fault:
+        print(type(fault).__name__)
+""")
+    (process,) = recorder.processes()
+    assert "SECRET" not in process.path.read_text()
+
+
+@pytest.mark.parametrize("options", [["-m", "tool"], ["-mtool"], ["-X", "dev", "-um", "tool"]])
+def test_of_the_arguments_of_a_module_none_is_stored(recorder: Recorder, options: list[str]) -> None:
+    (recorder.folder / "tool.py").write_text("print('done')")
+    subprocess.run(
+        [sys.executable, *options, "-m", "SECRET"], cwd=recorder.folder, env=recorder.environment(), check=True,
+        capture_output=True,
+    )  # fmt: skip
+    (process,) = recorder.processes()
+    assert process.process.script == "-m tool"
+    assert "SECRET" not in process.path.read_text()
+
+
+def test_an_anonymous_recording_has_no_name_of_a_node_a_class_or_a_program(recorder: Recorder) -> None:
+    pytest.importorskip("torch")
+    recorder.run(
+        """
+import subprocess, torch
+class SecretStudy(torch.utils.data.Dataset):
+    def __len__(self): return 2
+    def __getitem__(self, index): return index
+subprocess.run(["/bin/true"])
+list(torch.utils.data.DataLoader(SecretStudy()))
+""",
+        is_anonymous=True,
+    )
+    (path,) = recorder.recording.glob("processes/*/*.jsonl")
+    text = path.read_text()
+    for name in ("SecretStudy", "true", os.uname().nodename, "program"):
+        assert f'"{name}' not in text
+    assert path.parent.name != os.uname().nodename
+    assert recording_files.load(recorder.recording)[0].process.script.endswith(".py")
+
+
+def test_data_in_shared_memory_and_beside_an_environment_are_recorded(recorder: Recorder) -> None:
+    name = f"/dev/shm/dlio-hpc-{os.getpid()}.bin"
+    recorder.run(f"""
+open({name!r}, "wb").close()
+open({name!r}).close()
+import os, sys
+sys.prefix = os.getcwd()
+os.remove({name!r})
+""")
+    assert recorder.opened() == [Path(name).name] * 2
+
+
+def test_a_full_recording_has_no_number_of_a_file_that_it_does_not_name(recorder: Recorder) -> None:
+    done = recorder.run("""
+import sys
+recording = sys.modules["dlio_recorder.recording"]
+recording._ROOM = 2000
+for number in range(400):
+    open(f"file-{number}.bin", "w").close()
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+    (process,) = recorder.processes()
+    assert [fault for fault in process.faults if "torn" in fault] == []
+    assert {event.values[0] for event in process.events if event.kind == "written"} <= set(process.files)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config import workload
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.recordings import recorded_character, recorded_run
@@ -216,9 +217,190 @@ def test_one_pass_without_a_step_is_not_shown_to_train(tmp_path: Path) -> None:
     made = _one(tmp_path, events)
     assert not made.derived.keys
     assert made.derived.against == [
-        "no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes"
+        "no step of an optimizer, no fit and no gradient was recorded, and no loader made two passes of a program that "
+        "saves a model"
     ]
     assert recorded_character.load(tmp_path, is_forced=True).derived.keys["train.epochs"].value == 1
+
+
+def test_two_passes_without_a_step_train_if_a_model_is_saved(tmp_path: Path) -> None:
+    """Statistics of a dataset take two passes as well."""
+    for is_saved in (False, True):
+        events = Events(tmp_path / str(is_saved))
+        _files(events, 7)
+        events.add("loader", 0, _SETTINGS)
+        _passes(events, 2, 7, False, 0.5, [21, 20, 20, [0]])
+        if is_saved:
+            events.add("file", 7, "/out/model.pt", None)
+            events.add("save", "torch", 0.1, 7, 90_000)
+        made = _one(tmp_path / str(is_saved), events)
+        assert bool(made.derived.keys) == is_saved
+
+
+def test_a_pass_of_the_training_loader_without_a_step_is_evaluation(tmp_path: Path) -> None:
+    """The accuracy on the training data is measured through the same loader, and a first batch is looked at."""
+    events = Events(tmp_path)
+    _files(events, 40)
+    events.add("loader", 0, _SETTINGS)
+    events.add("pass", 0, 0.0)
+    events.add("batch", 0, 0.25, 3, 300, after=0.25)
+    for _ in range(2):
+        _passes(events, 1, 7, True, 0.5, [21, 0, 9, [4, 2]])
+        _passes(events, 1, 7, False, 0.125, [21, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["train.epochs"].value, keys["train.epochs"].confidence) == (2, "recorded")
+    assert keys["compute.time"].value == 0.5
+    assert keys["evaluation.every_epochs"].value == 1
+    assert keys["evaluation.time.mean"].value == 0.125
+
+
+def test_a_look_at_the_first_batch_is_no_epoch(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 40)
+    events.add("loader", 0, _SETTINGS)
+    events.add("pass", 0, 0.0)
+    events.add("batch", 0, 0.25, 3, 300, after=0.25)
+    _passes(events, 3, 11, False, 0.5, [33, 0, 9, [4, 2]])
+    events.add("gradient", 0.01)
+    assert _one(tmp_path, events).derived.keys["train.epochs"].value == 3
+
+
+def test_an_earlier_phase_on_other_data_is_said_to_be_left_out(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 21)
+    events.add("loader", 1, _SETTINGS | {"dataset": "Coarse"})
+    events.add("pass", 1, 0.0)
+    for _ in range(3):
+        events.add("batch", 1, 0.25, 3, 300, after=0.25)
+        events.add("step", "SGD")
+    events.add("end_of_pass", 1, 0.0, [9, 0, 3, [4, 2]])
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 3, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    made = _one(tmp_path, events)
+    assert made.derived.keys["train.epochs"].value == 3
+    assert "1 other loader(s) with steps are left out: phases of training on other data" in made.notes
+
+
+def test_epochs_after_the_recording_was_full_are_counted(tmp_path: Path) -> None:
+    """Batches and steps are only counted then, but passes are still recorded."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    for _ in range(5):
+        events.add("pass", 0, 0.0)
+        events.add("counts", {"batch": [7, 1.75], "step": [7, 0.0]}, after=3.0)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert keys["train.epochs"].value == 7
+    assert keys["reader.batch_size"].value == 3
+
+
+def test_sizes_of_files_that_were_not_looked_at_are_like_the_others(tmp_path: Path) -> None:
+    """The recorder looks at the sizes of the first files alone. What they hold is no unseen read."""
+    events = Events(tmp_path)
+    for number in range(28):
+        events.add("file", number, f"/data/{number:03}.bin", 3_000_000 + 1000 * number if number < 4 else None)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 14, True, 0.5, [42, 0, 9, [4, 2]])
+    events.add("moved", 28 * 3_001_500, 0)
+    made = _one(tmp_path, events)
+    roles = made.derived.roles
+    assert sum(role.file.size for role in roles) == pytest.approx(28 * 3_001_500, rel=1e-3)
+    assert not [note for note in made.notes if "not recorded" in note]
+
+
+def test_files_that_are_written_before_the_first_pass_are_no_checkpoints(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    for number in range(14):
+        events.add("file", number, f"/data/{number:03}.bin", None)
+        events.add("open", number, 1, after=0.01)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    for number in range(14):
+        events.add("written", number, 50_000)
+    assert not [key for key in _one(tmp_path, events).derived.keys if key.startswith("checkpoint.")]
+
+
+def test_what_is_cached_before_files_are_read_is_their_names(tmp_path: Path) -> None:
+    """list_files().cache().map(read): each epoch reads the files."""
+    for first, last, load in ((["cache"], [], "on_demand"), ([], ["cache"], "memory")):
+        folder = tmp_path / load
+        events = Events(folder)
+        _files(events, 9)
+        names = ["list_files", *first, "map", *last, "batch"]
+        for number, name in enumerate(names):
+            given = [3] if name == "batch" else []
+            events.add("stage", number, number - 1 if number else None, name, given, {})
+        events.add("source", 0, list(range(9)))
+        for _ in range(2):
+            events.add("pass", ["tf.data", len(names) - 1], 0.0, None)
+            for _ in range(3):
+                events.add("batch", ["tf.data", len(names) - 1], 0.25, 3, 300, after=0.25)
+            events.add("end_of_pass", ["tf.data", len(names) - 1], 0.0, None)
+        events.add("gradient", 0.01)
+        assert _one(folder, events).derived.keys["reader.load"].value == load
+
+
+_ODD: list[list[Any]] = [
+    [1, "file"], [1, "batch", 0, "x", "y", "z"], [1, ["open"]], ["x", "open", 0, 0], [None, "open", 0, 0],
+    [1, "file", [1], "x", 1], [1, "open", 99, 0], [1, "loader", 1, None], [1, "loader", 1, {"batch_size": "8"}],
+    [1, "loader", 1, {"batch_size": -8}], [1, "loader", 1, {"workers": 1, "prefetch_factor": "2\n  batch_size: 7"}],
+    [1, "loader", 1, {"samples": 10**30}], [1, "file", 3, 5, 1], [1, "file", 3, "/x", -5], [0], [1, "fit", "x"],
+    [1, "counts", 5], [1, "moved", "x"], [1, "array", 0], [1, "end_of_pass", 0, 0.0, ["a"]], [1, "rank", "x"],
+    [1, "pass", {"a": 1}, 0.0], [1e300, "open", 0, 0], [1, "read", "h5py", 0.1, 77, 1, 1, None], [1, "invented", 1],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", _ODD, ids=json.dumps)
+def test_a_line_that_no_recorder_writes_is_left_out_with_a_note(tmp_path: Path, odd: list[Any]) -> None:
+    """A recording may come from anybody."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    right = _one(tmp_path, events)
+    (path,) = tmp_path.rglob("*.jsonl")
+    with path.open("a") as file:
+        file.write(json.dumps(odd) + "\n")
+    made = recorded_character.load(tmp_path)
+    assert made.derived.keys == right.derived.keys
+    assert [note for note in made.notes if "1 line(s) are torn" in note]
+
+
+def test_processes_that_started_each_other_and_stages_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    for number, before in ((0, 1), (1, 0), (2, 2)):
+        events.add("stage", number, before, "batch", [4], {})
+        events.add("pass", ["tf.data", number], 0.0, None)
+        events.add("batch", ["tf.data", number], 0.1, 4, 4)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    events.write()
+    (path,) = tmp_path.rglob("*.jsonl")
+    head, rest = path.read_text().split("\n", 1)
+    facts = json.loads(head)
+    for own, parent in ((5, 6), (6, 5)):
+        path.with_name(f"{own}.jsonl").write_text(json.dumps(facts | {"process": own, "parent": parent}) + "\n" + rest)
+    assert recorded_character.load(tmp_path).log.job.ranks >= 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "large"])
+def test_what_the_recorder_does_not_write_is_refused(tmp_path: Path, kind: str) -> None:
+    events = Events(tmp_path)
+    events.add("start")
+    events.write()
+    (path,) = tmp_path.rglob("*.jsonl")
+    other = path.with_name("other.jsonl")
+    if kind == "pipe":
+        os.mkfifo(other)
+    elif kind == "link":
+        other.symlink_to("/dev/zero")
+    else:
+        other.touch()
+        os.truncate(other, 1 << 30)
+    with pytest.raises(InvalidRun, match=r"other[.]jsonl is no recording of a process"):
+        recorded_character.load(tmp_path)
 
 
 def test_ranks_of_a_launcher_in_python_are_ranks_and_workers_are_not(tmp_path: Path) -> None:
@@ -261,10 +443,9 @@ def test_a_recording_is_characterized_by_the_verb(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "batch_size: 3" in done.stdout
     assert "(recording)" in done.stdout
-    for option, why in (("--check", "give a Darshan log"), ("--only=x", "--only selects files of logs")):
-        refused = subprocess.run([*command, option], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert refused.returncode == 2
-        assert why in refused.stderr
+    refused = subprocess.run([*command, "--only=x"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "--only selects files of logs" in refused.stderr
 
 
 def test_a_program_that_reads_its_own_files_alone_has_no_dataset(tmp_path: Path) -> None:

@@ -62,8 +62,11 @@ def test_a_figure_that_differs_by_more_than_the_tolerance_fails(
 def test_small_differences_of_small_figures_are_none() -> None:
     """The kernel counts messages and small files, too."""
     small = _PROGRAM._replace(bytes=2000, compute_s=0.0002)
-    assert step_check.judge(small, small._replace(bytes=6000), 0.95).outcome == "pass"
-    assert step_check.judge(small, small._replace(bytes=6100), 0.95).outcome == "fail"
+    assert step_check.judge(small, small._replace(bytes=2500), 0.95).outcome == "pass"
+    assert step_check.judge(small, small._replace(bytes=2600), 0.95).outcome == "fail"
+    in_memory = small._replace(bytes=0)
+    assert step_check.judge(small._replace(bytes=16_000), in_memory, 0.95).outcome == "pass"
+    assert step_check.judge(small._replace(bytes=17_000), in_memory, 0.95).outcome == "fail"
     assert step_check.judge(small, small._replace(compute_s=0.0006), 0.95).outcome == "pass"
     assert step_check.judge(small, small._replace(compute_s=0.0008), 0.95).outcome == "fail"
 
