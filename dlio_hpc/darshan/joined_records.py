@@ -12,9 +12,11 @@ from dlio_hpc.darshan.log import Log, Records, Trace
 Part = tuple[Log, int | None]
 
 
-def counted(parts: Sequence[Part]) -> dict[str, Records]:
-    """Return the records of each counting module. Records are not summed: a file has a record per process."""
-    return {name: _counted(parts, name) for name in {name for log, _ in parts for name in log.counted}}
+def counted(parts: Sequence[Part], started: float) -> dict[str, Records]:
+    """Return the records of each counting module. Records are not summed: a file has a record per process. Times count
+    from `started`, in seconds since 1970.
+    """
+    return {name: _counted(parts, name, started) for name in {name for log, _ in parts for name in log.counted}}
 
 
 def traced(parts: Sequence[Part], started: float) -> dict[str, Trace]:
@@ -34,11 +36,14 @@ def _everywhere(logs: Sequence[Log]) -> set[str]:
     return {name for name in names if len({log.traced[name].segments.dtype for log in moving}) == 1}
 
 
-def _counted(parts: Sequence[Part], name: str) -> Records:
+def _counted(parts: Sequence[Part], name: str, started: float) -> Records:
     columns = []
     for log, rank in parts:
         if name in log.counted:
             records = log.counted[name].copy()
+            for counter in records.dtype.names or ():
+                if counter.endswith("_TIMESTAMP"):  # 0: never
+                    records[counter] += np.where(records[counter] > 0, log.job.started - started, 0)
             if rank is not None:
                 records["rank"] = rank
             columns.append(records)

@@ -28,7 +28,7 @@ def load(path: Path, trace: bool = True) -> Log:
     return log._replace(
         modules=_modules(logs),
         names={number: name for part in logs for number, name in part.names.items()},
-        counted=joined_records.counted(parts),
+        counted=joined_records.counted(parts, log.job.started),
         traced=joined_records.traced(parts, log.job.started),
         faults=[*log.faults, *(fault for part, _ in workers for fault in _faults(part))],
         heat={},

@@ -104,8 +104,10 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("pyarrow",),
         {
-            # The language has no Parquet. A sample is here a row group, which is a step: 4000 rows of 24 values.
-            **_OWN_REQUESTS,
+            # A sample is here a row group, which is a step: 4000 rows of 24 values.
+            "dataset.format": "parquet",
+            "dataset.file_access": "multi",
+            "reader.mode": "framework",
             "dataset.files": 8,
             "dataset.samples_per_file": 12,
             "dataset.sample.bytes": 384_000,

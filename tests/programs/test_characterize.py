@@ -42,8 +42,13 @@ class Call(NamedTuple):
     write: bool = False
 
 
-def _log(path: Path, calls: Iterable[Call], ranks: int = 2, traced: bool = True, **changes: Any) -> Path:
-    """Write the log that Darshan would write of these calls, with all counters that the tests ask for."""
+def _log(
+    path: Path, calls: Iterable[Call], ranks: int = 2, traced: bool = True, renamed: dict[str, str] | None = None,
+    **changes: Any,
+) -> Path:  # fmt: skip
+    """Write the log that Darshan would write of these calls, with all counters that the tests ask for. renamed: former
+    path of each file that the program renamed.
+    """
     groups: dict[tuple[str, int], list[Call]] = {}
     for call in calls:
         groups.setdefault((call.path, call.rank), []).append(call)
@@ -55,6 +60,9 @@ def _log(path: Path, calls: Iterable[Call], ranks: int = 2, traced: bool = True,
         traces.append(Traced(name, rank, rows_of[0], rows_of[1]))
         rows.append((name, rank, {**darshanlog.counters_of(traces[-1:])[0][2], **_counters(reads, "READ", "READ"),
                                   **_counters(writes, "WRITE", "WRITTEN"), "OPENS": 1}))  # fmt: skip
+    for name, _, values in rows:
+        if renamed and name in renamed:
+            values |= {"RENAME_TARGETS": 1, "RENAMED_FROM": darshanlog.number(renamed[name])}
     last = max(call.start for group in groups.values() for call in group)
     darshanlog.write(path, ranks, traces if traced else [], counted=rows, **{"seconds": last + 0.1, **changes})
     return path
@@ -554,7 +562,17 @@ _CALLS = st.lists(
         Call,
         st.integers(0, 2),
         st.sampled_from(
-            ["/d/a.npz", "/d/b.npz", "/d/1.h5", "/d/x.csv", "/d/t.tfrecord", "/o/m.pt", "/d/noname", "/o/y"]
+            [
+                "/d/a.npz",
+                "/d/b.npz",
+                "/d/1.h5",
+                "/d/x.csv",
+                "/d/t.tfrecord",
+                "/d/p.parquet",
+                "/o/m.pt",
+                "/d/noname",
+                "/o/y",
+            ]
         ),
         st.integers(0, 1 << 40),
         st.integers(0, 1 << 32),

@@ -52,6 +52,12 @@ def test_hdf5_by_its_signature(tmp_path: Path) -> None:
     assert content.sample_bytes is None
 
 
+def test_parquet_by_its_signature(tmp_path: Path) -> None:
+    content = _look(_written(tmp_path / "part-0", b"PAR1" + bytes(100) + b"PAR1"))
+    assert content is not None
+    assert (content.name, content.sample_bytes) == ("parquet", None)
+
+
 def test_npz_by_the_name_of_its_member(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", samples=np.zeros(4))
     content = _look(tmp_path / "x.npz")

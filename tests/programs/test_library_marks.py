@@ -70,7 +70,9 @@ def test_marks_tell_the_layout_of_a_log(name: str) -> None:
     traced = requests_of.of_log(made.log, "DXT_POSIX", made.wanted, None)
     fits = file_formats._fits(file_roles.of(made.derived.roles, "dataset"), traced, None, "?")
     best = {fit[:2] for fit in library_marks.ranked(_LAYOUTS, fits.logged, *_sizes(made)) if fit.agreement > 0.95}
-    if name == "tissue_tiles":  # PNG files end with a mark of their own, so no request reaches the end of the file
+    # PNG files end with a mark of their own, so no request reaches the end of the file. Parquet files are recognised by
+    # their names alone.
+    if name == "tissue_tiles" or layout[0] == "parquet":
         assert ("raw", "posix") in best
         return
     assert layout in best

@@ -20,6 +20,8 @@ from tests.unseen.truth import PROGRAMS as UNSEEN
 Half = Literal["known", "unseen", "strangers", "newcomers"]
 # Keys that no log shows, or that are not derived.
 _NOT_DERIVED = {"reader.loader", "reader.preprocess_time", "reader.drop_last"}
+# Sections of a workload that a program may lack.
+_SECTIONS = ("checkpoint.", "evaluation.")
 # A size counts as right within 2 % and the 4 KiB of a header, a time within half.
 _SIZES = {"dataset.sample.bytes", "dataset.sample.stdev", "dataset.samples_per_file", "checkpoint.transfer_size"}
 
@@ -33,6 +35,13 @@ class Case(NamedTuple):
     again: list[Path]
     truth: dict[str, Any]
     is_training: bool
+
+    def has_none(self, key: str) -> bool:
+        """Return whether the program has nothing that this key of a section describes: the truth says null for the
+        section, or has no key of it.
+        """
+        section = key.partition(".")[0]
+        return self.truth.get(section) is None and not any(name.startswith(f"{section}.") for name in self.truth)
 
 
 class Judgement(NamedTuple):
@@ -73,12 +82,19 @@ def from_counters(case: Case) -> Character:
 
 
 def judged(case: Case, made: Character) -> list[Judgement]:
-    """Compare the derived values with the truth. Keys that were not derived are left out."""
+    """Compare the derived values with the truth. Keys that were not derived are left out. A key of a section that the
+    program does not have is wrong.
+    """
     keys = made.derived.keys
-    return [
+    compared = [
         Judgement(key, keys[key].value, truth, keys[key].confidence, is_right(key, keys[key].value, truth))
         for key, truth in case.truth.items()
         if key in keys and key not in _NOT_DERIVED
+    ]
+    return compared + [
+        Judgement(key, value.value, None, value.confidence, is_right=False)
+        for key, value in keys.items()
+        if key.startswith(_SECTIONS) and case.has_none(key)
     ]
 
 

@@ -258,14 +258,14 @@ PROGRAMS: dict[str, Truth] = {
         2,
         ("pyarrow", "pandas", "mpi4py"),
         {
-            # The language has no Parquet. A sample is here a row group, which is one request and one step: 2300 rows of
-            # 13 values, 239,200 bytes in memory.
-            "dataset.format": "raw",
+            # A sample is here a row group, which is one request and one step: 2300 rows of 13 values, 239,200 bytes in
+            # memory.
+            "dataset.format": "parquet",
             "dataset.file_access": "multi",
             "dataset.files": 6,
             "dataset.samples_per_file": 19,
             "dataset.sample.bytes": 224_600,
-            "reader.mode": "posix",
+            "reader.mode": "framework",
             "reader.load": "on_demand",
             "reader.batch_size": 1,
             "reader.read_threads": 1,

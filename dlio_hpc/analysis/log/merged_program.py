@@ -35,7 +35,7 @@ def merge(logs: Sequence[Log]) -> Log:
         job=job,
         modules={name: module for log in logs for name, module in log.modules.items()},
         names={number: path for log in logs for number, path in log.names.items()},
-        counted=joined_records.counted(parts),
+        counted=joined_records.counted(parts, job.started),
         traced=joined_records.traced(parts, job.started),
         faults=[fault for log in logs for fault in log.faults],
         heat={},

@@ -15,8 +15,8 @@ from dlio_hpc.programs.characterize.prediction import Integers, RequestColumns
 from dlio_hpc.programs.characterize.traits import Traits
 from dlio_hpc.programs.files.extents import Reads
 
-# Largest number of samples of a rank, and of ranks, for which requests are predicted.
-_SAMPLES, _RANKS = 4000, 4
+# Largest number of samples of a rank, of their requests, and of ranks for which requests are predicted.
+_SAMPLES, _REQUESTS, _RANKS = 4000, 100_000, 4
 # Margins of the best candidate over others from which a value is certain, or likely.
 CERTAIN, LIKELY, ALIKE = 0.05, 0.02, 0.002
 # A candidate that agrees less than this with the log does not explain it, even if all others agree still less.
@@ -24,7 +24,7 @@ _EXPLAINS = 0.75
 # Keys of a workload from which the requests for samples are predicted.
 _KEYS = (
     "dataset.format", "dataset.file_access", "dataset.files", "dataset.samples_per_file", "dataset.sample.bytes",
-    "dataset.sample.shape", "dataset.arrays", "dataset.chunk", "reader.mode", "reader.batch_size",
+    "dataset.sample.shape", "dataset.arrays", "dataset.chunk", "dataset.row_group", "reader.mode", "reader.batch_size",
     "reader.array_order", "reader.by_array", "reader.transfer_size", "reader.read_threads", "reader.shard",
 )  # fmt: skip
 _ORDER = ("reader.shuffle.files", "reader.shuffle.samples", "reader.shuffle.ascending", "reader.interleave")
@@ -83,10 +83,12 @@ def predicted(values: Values, ranks: int) -> PredictedProgram | None:
     except (msgspec.ValidationError, ValueError):
         return None
     batch, step_bytes = workload.reader.batch_size, []
+    pieces = -(-workload.dataset.sample_bytes // (workload.request_size or workload.dataset.sample_bytes))
+    most = min(_SAMPLES, max(_REQUESTS // pieces, 1))
     readers: list[Traits] = []
     for rank in range(min(ranks, _RANKS)):
-        samples = min(prediction.samples_of(workload, ranks, rank), _SAMPLES)
-        columns = [made for made in prediction.of_epoch(workload, ranks, rank, 0, _SAMPLES) if len(made.file)]
+        samples = min(prediction.samples_of(workload, ranks, rank), most)
+        columns = [made for made in prediction.of_epoch(workload, ranks, rank, 0, most) if len(made.file)]
         readers += [traits.of(made) for made in columns]
         step_bytes += [sum(int(made.length.sum()) for made in columns) / max(samples / batch, 1)]
     return PredictedProgram(readers, float(np.median(step_bytes)))
@@ -127,12 +129,24 @@ def order(
                 "order") for key in _ORDER}  # fmt: skip
     shown = traits.medians(logged)
     made = {key: _chosen(candidates, key, shown) for key in _ORDER}
-    if alternate is None:
-        made["reader.interleave"] = _one_by_one(made, in_turn)
+    made["reader.interleave"] = (
+        _one_by_one(made, in_turn) if alternate is None else _in_turn(made["reader.interleave"], in_turn)
+    )
     if in_streams:
         evidence = "files are read from their beginning to their end; reads do not show in which order samples are used"
         made["reader.shuffle.samples"] = DerivedValue(False, "unknown", evidence)
     return made
+
+
+def _in_turn(chosen: DerivedValue, in_turn: DerivedValue) -> DerivedValue:
+    """Return `reader.interleave` for a program that reads files in turn. A workload reads one sample of a file in a
+    turn, so predicted requests may agree better without turns if the program reads several. chosen: value of the best
+    candidate. in_turn: estimate from the reads.
+    """
+    evidence = f"{in_turn.evidence}; {chosen.evidence}"
+    if chosen.value != in_turn.value:
+        return in_turn._replace(confidence="low", evidence=evidence)
+    return in_turn._replace(confidence=weaker(chosen.confidence, in_turn.confidence), evidence=evidence)
 
 
 def _one_by_one(order: Mapping[str, DerivedValue], in_turn: DerivedValue) -> DerivedValue:

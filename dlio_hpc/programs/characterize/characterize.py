@@ -19,6 +19,8 @@ from dlio_hpc.programs.step_check import StepProfile
 _NOT_WHOLE = ("DXT cut", "counters disagree")
 # A workload that reads at least this share of the program's bytes, and at most its inverse, reads about as many.
 _SAME = 0.9
+# Smallest share of the bytes of a dataset, through STDIO or from files of the program itself, that is worth a note.
+_LITTLE = 0.01
 
 
 class Character(NamedTuple):
@@ -69,7 +71,7 @@ def of_logs(
     is_usable = trace is not None and len(trace.segments) > 0 and _is_whole(faults)
     traced = requests.of_log(log, "DXT_POSIX", wanted, None) if is_usable else None
     hosts = Counter(host for host in traced.hosts if host) if traced is not None else Counter[str]()
-    made = derive.derive(log, traced, wanted, is_forced, reads_content)
+    made = derive.derive(log, traced, wanted, is_forced, reads_content, only is not None)
     notes = [*_notes(faults, made), *missing(made, log.job.ranks)]
     return Character(log, list(paths), len(hosts) or None, made, notes, wanted)
 
@@ -98,9 +100,31 @@ def _is_whole(faults: Sequence[LogFault]) -> bool:
 
 
 def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:
+    data = file_roles.of(made.roles, "dataset")
+    read, buffered = (sum(getattr(file, name) for file in data) for name in ("bytes_read", "buffered_read"))
+    share = f"{format_size(buffered)} of {format_size(read)}"
     notes = [str(fault) for fault in faults]
     if not made.traced:
         notes.append(
             "derived from counters alone, without a trace (DXT): fewer values are known, and with less confidence"
         )
-    return notes
+    if buffered > _LITTLE * read:
+        rest = ": values that follow from requests describe the rest" if made.traced else ""
+        notes.append(f"{share} of the dataset were read through STDIO, which is not traced{rest}")
+    return [*notes, *_of_own_files(made)]
+
+
+def _of_own_files(made: Derived) -> list[str]:
+    """Return a note on the files that the program itself wrote before it read them."""
+    own = [role for role in made.roles if role.is_own and role.file.bytes_read]
+    data = file_roles.of(made.roles, "dataset")
+    kept = sum(role.role == "dataset" for role in own)
+    if kept:
+        return [f"the program itself wrote {kept:,} of the {len(data):,} files of its dataset before it read them"]
+    read = sum(role.file.bytes_read for role in own)
+    if read <= _LITTLE * sum(file.bytes_read for file in data):
+        return []
+    return [
+        f"{len(own):,} file(s), such as {own[0].file.path}, are left out, because the program itself wrote them before "
+        f"it read them ({format_size(read)}); --only selects them"
+    ]

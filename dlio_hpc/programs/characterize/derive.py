@@ -14,6 +14,8 @@ from dlio_hpc.programs.characterize import (
     fitting,
     from_counters,
     other_candidates,
+    reading_time,
+    row_groups,
     small_reads,
     training_check,
 )
@@ -25,6 +27,7 @@ from dlio_hpc.programs.files import (
     auxiliary_files,
     extents,
     file_arrays,
+    file_ends,
     file_formats,
     file_roles,
     step_detection,
@@ -48,8 +51,15 @@ _SIEVE = 64 << 10
 # A program that runs after its last read for more than this many times the time of reading is assumed to compute on
 # data in memory. It must run for more than this many seconds, or write checkpoints.
 _LONGER, _LONG_S = 1.0, 2.0
+# If it runs this many times longer, it does not matter when it read which data.
+_FAR_LONGER = 10.0
 # A rank that opens a file less often than this opens it once.
 _ONCE = 1.1
+# A program that reads more than this share of its data after a burst at the beginning does not keep all data in memory;
+# less may be a look at a few samples.
+_LATE, _FEW_LATE = 0.05, 0.01
+# Share of the bytes through STDIO from which values that follow from requests are less sure.
+_BUFFERED = 0.05
 # Number of values in a line of a table whose lines the log does not show.
 _LINE = 256
 # Smallest share of the time of reading without reads from which the computation of a step is estimated.
@@ -80,14 +90,16 @@ class _Subject(NamedTuple):
 
 
 def derive(
-    log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool, reads_content: bool = False
-) -> Derived:
+    log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool, reads_content: bool = False,
+    is_selected: bool = False,
+) -> Derived:  # fmt: skip
     """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone.
     wanted: function that returns whether a path is analysed. is_forced: True to derive a workload even if the program's
     I/O does not show that it trains. reads_content: True to read the beginning of a few files of the dataset, if this
-    machine has them.
+    machine has them. is_selected: whether the user chose which files are wanted.
     """
-    roles = file_roles.classify(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
+    files, requests = file_ends.corrected([file for file in files_of.take(log) if wanted(file.path)], requests)
+    roles = file_roles.classify(files, is_selected)
     data = file_roles.of(roles, "dataset")
     if not data:
         return Derived({}, [], roles, training_check.against(roles, {}, None, 1), requests is not None)
@@ -109,25 +121,13 @@ def derive(
     return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
 
 
-def _sized(files: list[FileStats], requests: Requests | None) -> list[FileStats]:
-    """Return the files with sizes corrected by the trace. Some Darshan versions do not count the last byte that was
-    accessed.
-    """
-    if requests is None or not len(requests.file):
-        return files
-    reach = np.zeros(len(requests.paths), np.int64)
-    np.maximum.at(reach, requests.file, np.where(requests.length > 0, requests.offset + requests.length, 0))
-    ends = dict(zip(requests.paths, reach.tolist(), strict=True))
-    return [file._replace(size=max(file.size, ends.get(file.path, 0))) for file in files]
-
-
 def _reads(data: Sequence[FileStats], requests: Requests | None) -> Reads | None:
     """Return the reads of the dataset. Return None if there is no trace, if the trace has no reads of the dataset, or
-    if most bytes of the dataset were transferred through STDIO, which is not traced.
+    if most bytes of the dataset were read through STDIO, which is not traced.
     """
     if requests is None:
         return None
-    if sum(file.buffered for file in data) > 0.5 * sum(file.moved for file in data):
+    if sum(file.buffered_read for file in data) > 0.5 * sum(file.bytes_read for file in data):
         return None
     made = extents.reads_of(requests, {file.path: file.size for file in data})
     return made if len(made.rank) else None
@@ -160,19 +160,24 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     assert subject.reads is not None
     log, reads, kind = subject.log, subject.reads, subject.kind
     core = extents.payload(reads, kind.name.value == "hdf5")
+    core = row_groups.without_footers(core) if kind.name.value == "parquet" else core
     parts = extents.stretches(core)
     in_streams = kind.streams or (kind.name.value == "raw" and access_pattern.is_stream(core))
     sample = access_pattern.sample(core, parts, in_streams, kind.loads_files)
     pace = step_detection.pace(steps := step_detection.find(core), sample.bytes)
     size = _sample_size(subject, core, sample, steps)
     per_rank = _passes(subject, core, parts, size.value)
+    is_parquet = kind.name.value == "parquet"
+    per_rank = per_rank._replace(share=row_groups.share_read(reads)) if is_parquet else per_rank
+    stdev = 0 if is_parquet else sample.stdev
     keys = _common(subject)
-    keys |= _geometry(subject, size, sample.stdev, access_pattern.places(core, size, per_rank.share))
+    keys |= _geometry(subject, size, stdev, access_pattern.places(core, size, per_rank.share))
     request = _request(subject, core, sample, size)
     keys |= _chunk(keys, sample, request, kind.index_reads, _is_mpiio(subject))
-    keys["reader.load"] = _load(subject, core)
+    keys["reader.load"] = _load(subject, per_rank.epochs.value)
     keys["reader.batch_size"] = pace.batch
-    interleave = access_pattern.interleave(core if in_streams else parts)
+    keys |= row_groups.geometry(keys)
+    interleave = _interleave(subject, core, parts, in_streams)
     keys["reader.transfer_size"] = request
     keys["reader.read_threads"] = _threads(access_pattern.threads(reads), interleave, kind.streams)
     keys["reader.prefetch"] = pace.ahead
@@ -185,11 +190,24 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     keys |= {key: value for key, value in in_order.items() if key != "reader.shuffle.ascending" or value.value}
     keys["compute.time"] = _compute(subject, pace)
     keys["train.epochs"] = per_rank.epochs
-    keys["train.steps"] = _part(keys, per_rank, core)
+    keys["train.steps"] = _part(keys, per_rank, core, sum(file.buffered_read for file in subject.data))
     keys |= _keep_open(subject, keys, in_streams)
     if sample.hidden:
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
+    keys |= _partly_traced(subject, keys)
     return keys, pace, _observed(subject, core, shown_traits, pace, per_rank, keys["reader.read_threads"])
+
+
+def _interleave(subject: _Subject, core: Reads, parts: Stretches, in_streams: bool) -> DerivedValue:
+    """Return the estimate of `reader.interleave`. Stretches join reads of a file in spite of reads of other files, so
+    the reads of a single thread show more.
+    """
+    assert subject.reads is not None
+    threads = access_pattern.threads(subject.reads)
+    value = access_pattern.interleave(core if in_streams or threads.value == 1 else parts)
+    # Threads that read from the page cache seldom overlap, and then look like one that reads files in turn.
+    is_doubted = threads.confidence == "low" and not in_streams and value.value is not None
+    return value._replace(confidence=weaker(value.confidence, "medium")) if is_doubted else value
 
 
 def _observed(
@@ -205,16 +223,18 @@ def _observed(
         pace.bytes or None,
         None if threads.confidence == "low" else threads.value,
         per_rank.times,
-        1 - _share_of_reading(subject, core),
+        1 - _share_of_reading(subject),
         subject.kind.index_reads > 0,
         subject.kind.sample_bytes is not None,
     )
 
 
-def _share_of_reading(subject: _Subject, core: Reads) -> float:
+def _share_of_reading(subject: _Subject) -> float:
     """Return the share of the time from the first read to the end of the program in which data were read."""
-    first, last, end = float(core.start.min()), float(core.end.max()), subject.log.job.seconds
-    return min(1.0, (last - first) / max(end - first, 1e-9))
+    time = reading_time.of(subject.data, subject.reads)
+    if time is None:
+        return 0.0
+    return min(1.0, (time.last - time.first) / max(subject.log.job.seconds - time.first, 1e-9))
 
 
 def _passes(subject: _Subject, core: Reads, parts: Stretches, size: int) -> access_pattern.Passes:
@@ -313,13 +333,40 @@ def _of_arrays(arrays: file_arrays.FileArrays | None, keys: dict[str, DerivedVal
 
 def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
     """Return `compute.time` for a program whose steps are seen. pandas parses text in the time between reads, too."""
-    seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    seconds = _without_stdio(subject, pace)
     if subject.kind.name.value == "npz" and subject.kind.loads_files and pace.batch.value == 1:
         return _doubted(seconds, "a file may hold the samples of several steps")
     if subject.kind.name.value != "csv":
         return seconds
     evidence = f"{seconds.evidence}; pandas parses text in this time, too"
     return DerivedValue(seconds.value, weaker(seconds.confidence, "low"), evidence)
+
+
+def _without_stdio(subject: _Subject, pace: Pace) -> DerivedValue:
+    """Return the time between the reads of two steps without calls of STDIO, which are not traced."""
+    records = from_counters.records_of(subject.log, subject.data, "STDIO")
+    spent = from_counters.seconds_of(records, subject.log.job.ranks)
+    seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    if not spent or pace.begins is None or not seconds.value:
+        return seconds
+    part = spent / len(pace.begins)
+    evidence = f"{seconds.evidence}; without {format_seconds(part)} of STDIO calls per step"
+    return seconds._replace(value=max(round(seconds.value - part, 6), 0.0), evidence=evidence)
+
+
+def _partly_traced(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the keys whose confidence is lower because a notable part of the dataset was read through STDIO, whose
+    requests are not traced.
+    """
+    share = sum(file.buffered_read for file in subject.data) / max(sum(file.bytes_read for file in subject.data), 1)
+    if share < _BUFFERED:
+        return {}
+    evidence = f"; {share:.0%} of the bytes were read through STDIO, which is not traced"
+    return {
+        key: value._replace(confidence=weaker(value.confidence, "medium"), evidence=value.evidence + evidence)
+        for key, value in keys.items()
+        if key not in ("dataset.format", "dataset.files", "dataset.file_access")
+    }
 
 
 def _of_blocks(core: Reads, steps: float) -> dict[str, DerivedValue]:
@@ -481,15 +528,16 @@ def _chunk(
     return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
 
 
-def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads) -> DerivedValue:
+def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads, buffered: int) -> DerivedValue:
     """Return `train.steps`: the number of steps of an epoch if the program read only a part of the dataset, otherwise
-    None.
+    None. buffered: bytes that were read through STDIO, which `reads` lack.
     """
     if passes.share >= _ALL and (not passes.drawn or keys["train.epochs"].value > 1):
-        return DerivedValue(None, "medium", f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
+        level: Confidence = "low" if passes.drawn or not passes.is_even else "medium"
+        return DerivedValue(None, level, f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
     ranks = max(1, len(np.unique(reads.rank)))
     size = _sample_bytes(keys)
-    samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
+    samples = (reads.length.sum() + buffered) / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
     count = max(1, round(samples / keys["reader.batch_size"].value))
     evidence = f"{samples:,.0f} samples per rank in batches of {keys['reader.batch_size'].value:,}"
     return DerivedValue(
@@ -518,16 +566,21 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, None
         size = kind.sample_bytes or assumed
     keys |= _geometry(subject, size, 0)
     none = "not recorded without a trace (DXT)"
+    # Requests of POSIX to files that are read through STDIO are those for headers.
+    is_posix = len(records) and sum(file.buffered_read for file in data) <= 0.5 * sum(file.bytes_read for file in data)
     shuffled = DerivedValue(False, "unknown", none)
-    whole = from_counters.compute(records, data, log.job.ranks)
+    stdio = from_counters.records_of(log, data, "STDIO")
+    spent = sum(from_counters.seconds_of(part, log.job.ranks) for part in (records, stdio))
+    whole = from_counters.compute(spent, data)
     passes = from_counters.epochs(data, log.job.ranks)
     keys["reader.load"] = DerivedValue("on_demand", "unknown", none)
     keys["reader.batch_size"] = DerivedValue(1, "unknown", none)
+    keys |= row_groups.geometry(keys)
     keys["reader.transfer_size"] = request
     keys["reader.read_threads"] = DerivedValue(1, "unknown", none)
     keys["reader.prefetch"] = DerivedValue(None, "unknown", none)
-    keys["reader.shuffle.files"] = from_counters.files_shuffled(log, records)
-    keys["reader.shuffle.samples"] = from_counters.samples_shuffled(records) if len(records) else shuffled
+    keys["reader.shuffle.files"] = from_counters.files_shuffled(log, records, stdio)
+    keys["reader.shuffle.samples"] = from_counters.samples_shuffled(records) if is_posix else shuffled
     keys["reader.shard"] = passes["reader.shard"]
     per_rank = max(1.0, _samples_a_rank(keys, subject.log.job.ranks) * passes["train.epochs"].value)
     keys["compute.time"] = whole._replace(
@@ -545,7 +598,8 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
     files = file_roles.of(subject.roles, "checkpoint")
     checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
     made = {} if checkpoints is None else {f"checkpoint.{name}": value for name, value in checkpoints.keys.items()}
-    made |= _in_memory(subject, keys, 0 if checkpoints is None else checkpoints.number)
+    first_saved = min((file.written_s[0] for file in files if file.written_s is not None), default=np.inf)
+    made |= _in_memory(subject, keys, 0 if checkpoints is None else checkpoints.number, first_saved)
     if checkpoints is not None and "train.epochs" in made:
         made["checkpoint.every_steps"] = DerivedValue(
             None, "low", f"{checkpoints.number} checkpoint(s), assumed to be one per epoch"
@@ -553,27 +607,36 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
     return made
 
 
-def _load(subject: _Subject, core: Reads) -> DerivedValue:
+def _load(subject: _Subject, epochs: int) -> DerivedValue:
     """Return `reader.load` for a program that reads until about its end. See _in_memory() for others."""
-    share = _share_of_reading(subject, core)
+    share = _share_of_reading(subject)
     evidence = f"data were read during {share:.0%} of the time from the first read to the end of the program"
-    return DerivedValue("on_demand", "high" if share > 0.8 else "medium" if share > 0.5 else "low", evidence)
+    level: Confidence = "high" if share > 0.8 else "medium" if share > 0.5 else "low"
+    if epochs == 1:  # a program that reads slowly may use its data later
+        level = weaker(level, "medium")
+    return DerivedValue("on_demand", level, evidence)
 
 
-def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> dict[str, DerivedValue]:
+def _in_memory(
+    subject: _Subject, keys: dict[str, DerivedValue], saved: int, first_saved: float
+) -> dict[str, DerivedValue]:
     """Return the workload keys for a program that keeps all data in memory, or an empty dict for other programs. Such a
-    program reads the data once, and keeps running long after the last read. saved: number of checkpoints of the
-    program.
+    program reads the data once, before its steps, and keeps running long after the last read. saved: number of
+    checkpoints of the program. first_saved: time at which it wrote the first one, in seconds since it began.
     """
-    span = _read_span(subject)
-    if span is None or keys["train.epochs"].value != 1:
+    time = reading_time.of(subject.data, subject.reads)
+    if time is None or keys["train.epochs"].value != 1:
         return {}
-    first, last = span
-    after = subject.log.job.seconds - last
-    if after < _LONGER * (last - first) or (saved < 2 and after < _LONG_S):
+    after, late = subject.log.job.seconds - time.last, max(time.late(), time.after(first_saved))
+    taken = time.last - time.first
+    if after < _LONGER * taken or (saved < 2 and after < _LONG_S) or late > _LATE:
         return {}
-    level: Confidence = "high" if saved > 1 and after > 2 * (last - first) else "medium" if saved > 1 else "low"
-    evidence = f"all data were read once, from {first:.3g} s to {last:.3g} s after the start of the program"
+    level: Confidence = "high" if saved > 1 and after > 2 * taken else "medium" if saved > 1 else "low"
+    is_short = after > _FAR_LONGER * taken
+    is_clear = time.is_clear and time.late(reading_time.MAYBE) <= _LATE
+    is_sure = late < _FEW_LATE and subject.reads is not None
+    level = weaker(level, "low" if not (is_clear or is_short) else "high" if is_clear and is_sure else "medium")
+    evidence = f"all data were read once, from {time.first:.3g} s to {time.last:.3g} s after the start of the program"
     evidence += f"; the program ran on for {after:.3g} s"
     epochs = max(saved, 1)
     made = {"reader.load": DerivedValue("memory", level, evidence)}
@@ -589,16 +652,6 @@ def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> 
     evidence = f"{after:.3g} s of run time after the last read, divided by {epochs} x {count:,.0f} steps"
     made["compute.time"] = DerivedValue(round(after / epochs / count, 6), "low", evidence)
     return made
-
-
-def _read_span(subject: _Subject) -> tuple[float, float] | None:
-    """Return the times of the first and of the last read of data, in seconds since the program began. Return None if
-    the log does not have them.
-    """
-    if subject.reads is not None:
-        return float(subject.reads.start.min()), float(subject.reads.end.max())
-    spans = [file.read_s for file in subject.data if file.read_s is not None]
-    return (min(begin for begin, _ in spans), max(end for _, end in spans)) if spans else None
 
 
 def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGroup]:

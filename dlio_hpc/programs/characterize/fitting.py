@@ -42,7 +42,8 @@ def _against_interleave(value: Any) -> str | None:
 def _transfer(keys: dict[str, DerivedValue], value: Any, withdraw: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
     facts = FORMATS[name]
-    library = facts.library if value("reader.mode") == "framework" and facts.loads_whole else None
+    chooses = facts.loads_whole or facts.chooses_requests
+    library = facts.library if value("reader.mode") == "framework" and chooses else None
     # The size of a buffer does not depend on the size of samples.
     is_buffer = name == "npz" or (name == "raw" and request < value("dataset.sample.bytes"))
     if library is not None and is_buffer:

@@ -2,11 +2,14 @@
 not show individual requests.
 """
 
+from collections import defaultdict
+
 import numpy as np
 
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
+from dlio_hpc.programs.files.access_pattern import correlation, is_read_evenly, natural
 from dlio_hpc.programs.files.file_stats import FileStats
 
 # Reads count as sequential if at least this share of them is at a higher offset than the previous read.
@@ -21,11 +24,16 @@ _MOST_FILES = 0.9
 _MANY = 32
 
 
-def records_of(log: Log, files: list[FileStats]) -> Records:
-    """Return the POSIX records of these files. There are none if all bytes were transferred through STDIO."""
+def records_of(log: Log, files: list[FileStats], module: str = "POSIX") -> Records:
+    """Return the records of these files in a module. POSIX has none of files that were read through STDIO alone."""
     wanted = {file.path for file in files}
-    posix = log.counted.get("POSIX", NO_RECORDS)
-    return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
+    records = log.counted.get(module, NO_RECORDS)
+    return records[[log.names.get(number, str(number)) in wanted for number in records["id"].tolist()]]
+
+
+def seconds_of(records: Records, ranks: int) -> float:
+    """Return the seconds that a rank spent in calls that read, open or close files."""
+    return float(counter(records, "F_READ_TIME").sum() + counter(records, "F_META_TIME").sum()) / max(ranks, 1)
 
 
 def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
@@ -43,7 +51,7 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     reads = sum(file.reads for file in files)
     mean = max(1, round(total / reads)) if reads else 1
     evidence = f"counters: {reads:,} reads with a mean of {format_size(mean)}"
-    if sum(file.buffered for file in files) > 0.5 * total:
+    if sum(file.buffered_read for file in files) > 0.5 * total:
         return DerivedValue(mean, "low", f"{evidence}, through STDIO, whose requests to storage are not counted")
     return DerivedValue(mean, "low", evidence)
 
@@ -58,7 +66,12 @@ def epochs(files: list[FileStats], ranks: int) -> dict[str, DerivedValue]:
     by_all = sum(file.ranks >= ranks for file in files) / len(files)
     evidence = f"counters: {format_size(total)} were read, {times:.3g} x the size of all files ({format_size(sizes)})"
     opened = f"{by_all:.0%} of the files were opened by all ranks"
-    level: Confidence = "medium" if _is_whole(times) else "low"
+    often = np.array([file.bytes_read / max(file.size, 1) for file in files])
+    is_even = is_read_evenly(often)
+    if not is_even:
+        evidence += f"; the number differs by {often.std():.2g} between files, as if they were drawn at random"
+    is_clear = _is_whole(times) and is_even and not any(file.has_excess for file in files)
+    level: Confidence = "medium" if is_clear else "low"
     if ranks == 1 or by_all <= _MOST_FILES:
         shard = DerivedValue(True, "unknown", "a single rank") if ranks == 1 else DerivedValue(True, "low", opened)
         return {"train.epochs": DerivedValue(max(1, round(times)), level, evidence), "reader.shard": shard}
@@ -95,20 +108,19 @@ def samples_shuffled(records: Records) -> DerivedValue:
     return DerivedValue(share < _IN_ORDER, "medium" if is_clear else "low", evidence)
 
 
-def files_shuffled(log: Log, records: Records) -> DerivedValue:
+def files_shuffled(log: Log, *modules: Records) -> DerivedValue:
     """Estimate `reader.shuffle.files`: compare the order in which ranks first read files with the order of the file
-    names.
+    names. modules: records of the files in each module through which they were read.
     """
-    from dlio_hpc.programs.files.access_pattern import correlation, natural
-
-    first = counter(records, "F_READ_START_TIMESTAMP")
-    correlations = []
-    for rank in np.unique(records["rank"]).tolist():
-        mine = (records["rank"] == rank) & (first > 0)
-        names = [log.names.get(number, "") for number in records["id"][mine].tolist()]
-        if rank >= 0 and names:
-            value = correlation(natural(names)[np.argsort(first[mine], kind="stable")])
-            correlations += [] if value is None else [value]
+    first: dict[int, dict[str, float]] = defaultdict(dict)
+    for records in modules:
+        begun = counter(records, "F_READ_START_TIMESTAMP").tolist()
+        for number, rank, time in zip(records["id"].tolist(), records["rank"].tolist(), begun, strict=True):
+            path = log.names.get(number, "")
+            if rank >= 0 and time > 0:
+                first[rank][path] = min(time, first[rank].get(path, time))
+    by_rank = [correlation(natural(list(mine))[np.argsort(list(mine.values()))]) for mine in first.values()]
+    correlations = [value for value in by_rank if value is not None]
     if not correlations:
         return DerivedValue(False, "unknown", "the counters show no order of files")
     middle = float(np.median(correlations))
@@ -128,15 +140,14 @@ def sample(files: list[FileStats], request: DerivedValue, streams: bool) -> Deri
     return DerivedValue(0, "unknown", "counters do not show samples")
 
 
-def compute(records: Records, files: list[FileStats], ranks: int) -> DerivedValue:
+def compute(spent: float, files: list[FileStats]) -> DerivedValue:
     """Estimate the seconds that a rank spent outside I/O calls between its first and its last read. The value is for
-    the whole run, not for a step.
+    the whole run, not for a step. spent: seconds of a rank in I/O calls of all modules.
     """
     spans = [file.read_s for file in files if file.read_s is not None]
     if not spans:
         return DerivedValue(0.0, "unknown", "the times of reads were not recorded")
     whole = max(last for _, last in spans) - min(first for first, _ in spans)
-    spent = float(counter(records, "F_READ_TIME").sum() + counter(records, "F_META_TIME").sum()) / max(ranks, 1)
     evidence = (
         f"counters: {format_seconds(whole)} from the first read to the last, {format_seconds(spent)} in I/O calls"
     )

@@ -44,6 +44,10 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
     data = file_roles.of(roles, "dataset")
     written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)
+    own = [role.file for role in roles if role.role == "other" and role.is_own and role.file.bytes_read]
+    own_data = f"{format_size(sum(file.bytes_read for file in own))} of data"
+    if not size and own:
+        return [f"it read {own_data}, all of which it had itself written to {len(own):,} file(s) before"]
     if not size:
         return [f"it wrote {format_size(out)}, and read no data except programs and libraries"]
     distinct, reads = sum(min(file.size, file.bytes_read) for file in data), sum(file.reads for file in data)
@@ -57,6 +61,10 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
         results = file_roles.of(roles, "output")
         if not reasons and times < _FEW_PASSES and results and len(results) == len(written):
             reasons = [f"its data were read {times:.3g} times in order, and it saved results, but no model"]
+    if reasons and own:
+        reasons.append(
+            f"{own_data} were read from {len(own):,} file(s) that it had itself written; --only selects them"
+        )
     if reasons and (collective := sum(file.collective for file in written)) and out > size:
         reasons.append(f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls")
     elif reasons and out >= 0.5 * size:

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.base.units import format_size
-from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.files.extents import Reads, Stretches, chosen, distinct, usual
 
 Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 # A rule that holds for at least these shares of the bytes holds for most of the data, or for nearly all of the data.
 _MOST, _NEARLY_ALL = 0.6, 0.9
@@ -25,11 +26,16 @@ _MANY_BLOCKS = 8
 # Reads that take longer than this, on average, would overlap if several threads made them.
 _SLOW_S = 100e-6
 _PAGE, _LUSTRE = 4096, 4 << 20
+# Smallest share of the turns at files that continue an earlier turn from which files are read in turn, and share below
+# which they are not.
+_RETURNS, _SELDOM = 0.3, 0.1
 # Requests that differ by less than this share have about the same size. Smallest size of a sample that HDF5 reads
 # through its sieve buffer; smaller distances are those of array elements.
 _NEAR, _LEAST_SAMPLE = 0.05, 1024
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
+# Largest difference between numbers of reads of files in passes, as a share of that of files that are drawn at random.
+_EVEN = 0.5
 # A rank does not read in passes if it reads some data again before it has read this part of its share.
 _DRAWN = 0.4
 
@@ -188,25 +194,59 @@ def transfer(lengths: Integers) -> DerivedValue:
 
 
 def interleave(read: Reads | Stretches) -> DerivedValue:
-    """Estimate `reader.interleave`, the number of files from which a rank reads alternately. The estimate is the number
-    of reads after which the rank goes back to a file and continues where it stopped. read: for streamed formats, the
-    reads. For other formats, the stretches (see extents), because threads may read pieces of one sample at the same
-    time.
+    """Estimate `reader.interleave`, the number of files from which a rank, or each of its worker processes, reads
+    alternately. A turn is a sequence of requests of a process to one file, which may be many. The estimate is the
+    number of turns after which the process goes back to a file and continues where it stopped. read: for streamed
+    formats, the reads. For other formats, the stretches (see extents), because threads may read pieces of one sample at
+    the same time.
     """
-    length = read.length if isinstance(read, Reads) else read.bytes
-    order = np.lexsort((read.start, read.file, read.rank))
-    rank, file, begin = read.rank[order], read.file[order], read.offset[order]
-    goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (begin[1:] == begin[:-1] + length[order][:-1])
-    apart = np.diff(order)[goes_on]  # input is sorted by rank, then by time
-    if len(apart) < _FEW_FILES or len(np.unique(file)) < _FEW_FILES:
+    reader, file, begin, end = _by_reader(read)
+    fresh = (np.diff(reader) != 0) | (np.diff(file) != 0)
+    directly = int(np.count_nonzero(~fresh & (begin[1:] == end[:-1])))
+    first = np.flatnonzero(np.concatenate(([True], fresh)))
+    edges = np.minimum.reduceat(begin, first), np.maximum.reduceat(end, first)
+    # Headers of records may be skipped, and pages read again.
+    apart = _turns_apart(reader[first], file[first], *edges, slack=int(np.median(end - begin)) // 2)
+    if directly + len(apart) < _FEW_FILES or len(np.unique(file)) < _FEW_FILES:
         return DerivedValue(None, "unknown", "too few reads continue a previous read of the file")
-    count = int(np.median(apart))
-    share = float((apart == count).mean())
+    back = len(apart) / len(first)
+    if back < _RETURNS:
+        share = directly / (directly + len(apart))
+        level: Confidence = "high" if back < _SELDOM and share >= _NEARLY_ALL else "medium" if share > _MOST else "low"
+        evidence = f"{share:.0%} of the reads that continue an earlier read of the same file follow it directly"
+        return DerivedValue(None, level, evidence)
+    count, requests = int(np.median(apart)), np.diff(np.append(first, len(end)))
+    share, usual_turn = float((apart == count).mean()), int(np.median(requests))
     evidence = (
-        f"{share:.0%} of the reads that continue an earlier read of the same file come {count} read(s) after that read"
+        f"a process goes back to a file and continues it in {back:.0%} of its turns of {usual_turn} read(s), after "
+        f"{count} turns in {share:.0%} of the cases"
     )
-    level: Confidence = "high" if share > _MOST else "medium" if share > 0.3 else "low"
-    return DerivedValue(count if count > 1 else None, level, evidence)
+    level = "high" if share > _MOST else "medium" if share > 0.3 else "low"
+    if usual_turn > 1:  # a workload reads a single sample in a turn
+        level = weaker(level, "medium" if (requests == usual_turn).mean() > _MOST else "low")
+    return DerivedValue(count, level, evidence)
+
+
+def _by_reader(read: Reads | Stretches) -> tuple[Integers, Integers, Integers, Integers]:
+    """Return the process, the file, and the offsets of the beginning and the end of each read, by process and time."""
+    end = read.offset + (read.length if isinstance(read, Reads) else read.bytes)
+    process = read.process if isinstance(read, Reads) else None
+    if process is None:  # input is sorted by rank, then by time
+        return read.rank, read.file, read.offset, end
+    reader = read.rank * (int(process.max(initial=0)) + 1) + process
+    order = np.lexsort((read.start, reader))
+    return reader[order], read.file[order], read.offset[order], end[order]
+
+
+def _turns_apart(reader: Integers, file: Integers, begin: Integers, end: Integers, slack: int) -> Integers:
+    """Return, for each turn that continues the previous turn of the process at the file, the number of turns from that
+    one to this one. begin, end: offsets at which turns begin and end. slack: bytes between two turns, or of both, that
+    do not matter.
+    """
+    order = np.lexsort((np.arange(len(reader)), file, reader))
+    again = (np.diff(reader[order]) == 0) & (np.diff(file[order]) == 0)
+    apart: Integers = np.diff(order)[again & (abs(begin[order][1:] - end[order][:-1]) <= slack)]
+    return apart
 
 
 def buffer(reads: Reads) -> DerivedValue:
@@ -282,7 +322,8 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 class Passes(NamedTuple):
     """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts of the dataset. share:
     share of the files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once
-    per epoch. times: number of times that a rank reads its data, which is not rounded.
+    per epoch. times: number of times that a rank reads its data, which is not rounded. is_even: whether all files were
+    read about as often, as in passes over all of them.
     """
 
     epochs: DerivedValue
@@ -290,6 +331,7 @@ class Passes(NamedTuple):
     share: float
     drawn: bool
     times: float
+    is_even: bool = True
 
 
 def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
@@ -299,8 +341,8 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     total, unique = int(reads.length.sum()), max(int(once.sum()), 1)
     share = unique / max(int(reads.sizes[touched].sum()), 1)
     times = total / unique
-    own = _own_share(reads, parts, unique) if ranks > 1 else 1 / ranks
-    if ranks * own < _DRAWN and times > 1 and _within(parts)[0] < _MIXED:
+    own = _own_share(reads, parts, unique)
+    if ranks * own < _DRAWN and times > 1 and _is_random(parts, ranks):
         return _drawn(total, unique, times, own, share, ranks)
     is_own = own < 0.75 or ranks == 1
     passes_made = times if is_own else times / ranks
@@ -310,15 +352,60 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     level: Confidence = (
         "high" if abs(passes_made - epochs) < 0.05 * epochs else "medium" if abs(passes_made - epochs) < 0.2 else "low"
     )
+    often = np.bincount(reads.file, reads.length, len(reads.sizes))[touched] / np.maximum(reads.sizes[touched], 1)
+    is_even = is_read_evenly(often)
+    if not is_even:
+        level = "low"
+        evidence += f"; files were read {often.mean():.3g} times, give or take {often.std():.2g}, as if drawn at random"
     again = f"a rank reads {own:.0%} of the data before it reads any data a second time"
     about = again if ranks > 1 else "a single rank"
     return Passes(
         DerivedValue(epochs, level, evidence),
-        DerivedValue(is_own, "medium" if ranks > 1 else "unknown", about),
+        DerivedValue(is_own, "unknown" if ranks == 1 else "medium" if is_even else "low", about),
         min(share, 1.0),
         False,
         passes_made,
+        is_even,
     )
+
+
+def is_read_evenly(times: Floats) -> bool:
+    """Return whether files were read about as often. The numbers differ by the square root of their mean if files are
+    drawn at random. times: number of times that each file was read.
+    """
+    return len(times) < _FEW_FILES or bool(times.std() < _EVEN * np.sqrt(times.mean()))
+
+
+def _is_random(parts: Stretches, ranks: int) -> bool:
+    """Return whether ranks read samples, or whole files, in random order and repeatedly before an epoch is over."""
+    within, shown = _within(parts)
+    if not shown:
+        return _repeats(*_loads(parts), ranks)
+    place = parts.file * (int(parts.offset.max()) + 1) + parts.offset
+    return within < _MIXED and (ranks > 1 or _repeats(place, parts.rank, ranks))
+
+
+def _loads(parts: Stretches) -> tuple[Integers, Integers]:
+    """Return the file and the rank of each load of a file: of each read of its largest stretch."""
+    largest = np.lexsort((-parts.bytes, parts.file))
+    once = largest[np.concatenate(([True], np.diff(parts.file[largest]) != 0))]
+    offset = np.zeros(int(parts.file.max(initial=0)) + 1, np.int64)
+    offset[parts.file[once]] = parts.offset[once]
+    is_load = parts.offset == offset[parts.file]
+    return parts.file[is_load], parts.rank[is_load]
+
+
+def _repeats(place: Integers, rank: Integers, ranks: int) -> bool:
+    """Return whether ranks read places again before they have read as many as an epoch has for them, about as often as
+    a rank does that draws from all places at random. A program that looks at some data first repeats few.
+    """
+    share = len(np.unique(place)) // ranks
+    again = []
+    for number in np.unique(rank).tolist():
+        mine = place[rank == number][:share]
+        again.append(1 - len(np.unique(mine)) / max(len(mine), 1))
+    expected = 1 - ranks * (1 - np.exp(-1 / ranks))
+    return share >= _FEW_FILES and float(np.median(again)) > 0.5 * float(expected)
 
 
 def _drawn(total: int, unique: int, times: float, own: float, share: float, ranks: int) -> Passes:
@@ -336,8 +423,8 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float, rank
             f"{evidence}; samples are therefore drawn at random, not read in passes",
         ),
         DerivedValue(
-            False,
-            "low",
+            ranks == 1,
+            "low" if ranks > 1 else "unknown",
             f"a rank reads some data again after it has read {own:.0%} of the dataset: it draws its samples from the "
             "whole dataset",
         ),

@@ -69,7 +69,8 @@ def checkpoints(
         sizes = sorted([*sizes, *_untraced(files, requests, len(events))])
     evidence = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
     are_equal = len({tuple(sorted(event.files.values())) for event in events}) == 1
-    confidence: Confidence = "high" if traced and are_equal else "medium" if traced or len(events) > 1 else "low"
+    is_traced = bool(traced) and not any(file.buffered for file in files)
+    confidence: Confidence = "high" if is_traced and are_equal else "medium" if traced or len(events) > 1 else "low"
     keys = {
         "every_steps": _every(events, begins, epochs),
         "files": DerivedValue(sizes[:100], confidence, evidence),
@@ -126,13 +127,14 @@ def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
         if not events or pause > limit or again:
             events.append((float(requests.start[at]), {}))
         events[-1][1].setdefault(key, []).append(at)
+    buffered = {file.path: _size(file) for file in files if file.buffered}  # STDIO is not traced
     return [
         _Event(
             begin,
-            {key: _written(requests, writes) for key, writes in files.items()},
-            {key: _placed(requests, writes) for key, writes in files.items()},
+            {key: buffered.get(key[1]) or _written(requests, writes) for key, writes in made.items()},
+            {key: _placed(requests, writes) for key, writes in made.items() if key[1] not in buffered},
         )
-        for begin, files in events
+        for begin, made in events
     ]
 
 
@@ -226,9 +228,9 @@ def _fsync(files: Sequence[FileStats]) -> DerivedValue:
 
 def _read_back(files: Sequence[FileStats]) -> DerivedValue:
     read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
-    return DerivedValue(
-        read >= 0.5 * written, "high", f"of {format_size(written)} written, {format_size(read)} were read back"
-    )
+    is_read, is_doubted = read >= 0.5 * written, any(file.has_excess for file in files)
+    evidence = f"of {format_size(written)} written, {format_size(read)} were read back"
+    return DerivedValue(is_read, "low" if is_read and is_doubted else "high", evidence)
 
 
 class AuxiliaryGroup(NamedTuple):

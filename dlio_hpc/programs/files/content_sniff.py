@@ -10,6 +10,7 @@ from typing import NamedTuple
 # Limits of a look: number of files, bytes of the beginning of a file, records of a TFRecord file.
 _FILES, _HEAD, _RECORDS = 4, 64 << 10, 64
 _HDF5 = b"\x89HDF\r\n\x1a\n"
+_PARQUET = b"PAR1"
 _ZIP_LOCAL = struct.Struct("<4s5H3I2H")
 # Bytes before a TFRecord's data (length and its checksum), and bytes around the data.
 _RECORD_HEAD, _RECORD_FRAME = 12, 16
@@ -60,6 +61,8 @@ def _look(path: str, least: int) -> FileContent | None:
 def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent | None:
     if head.startswith(_HDF5):
         return FileContent("hdf5", f"the file {path} begins with the signature of HDF5")
+    if head.startswith(_PARQUET):
+        return FileContent("parquet", f"the file {path} begins with the signature of Parquet")
     if (member := _first_member(head)).endswith(".npy"):
         return FileContent("npz", f"the file {path} begins with a ZIP archive's member {member}")
     if lengths := _records(descriptor, head, size):

@@ -19,9 +19,10 @@ from dlio_hpc.programs.files.library_marks import Layout, LayoutFit, LibraryMark
 
 _ENDINGS = {
     ".h#": "hdf5", ".hdf#": "hdf5", ".he#": "hdf5", ".nc": "hdf5", ".nc#": "hdf5", ".npz": "npz", ".csv": "csv",
-    ".tsv": "csv", ".tfrec": "tfrecord",
+    ".tsv": "csv", ".tfrec": "tfrecord", ".parquet": "parquet",
 }  # fmt: skip
 _IMAGES = (".jpg", ".jpeg", ".png")
+_BY_PYARROW = "Parquet files are read by a library, here by pyarrow"
 _PLAIN = (*_IMAGES, ".npy", ".bin", ".raw", ".dat")
 # Margins of the agreement of the best layout over another from which it is certain, or likely.
 _CLEAR, _LIKELY = 0.1, 0.03
@@ -203,6 +204,8 @@ def _mode(fits: _Fits, name: str, is_image: bool) -> DerivedValue:
     first = next(fit for fit in fits.ranked if fit.format == name)
     best, other, margin = fits.margin(name, first.mode)
     evidence = _compared(fits.logged, best, other)
+    if name == "parquet":
+        return DerivedValue("framework", "medium", _BY_PYARROW)
     if is_image and best.mode == "posix":
         return DerivedValue("framework", "medium", "libraries that decode images read whole files")
     if best.mode == "posix" and name != "csv":  # a library of which no marks are known may have read the files
@@ -214,5 +217,7 @@ def _mode(fits: _Fits, name: str, is_image: bool) -> DerivedValue:
 def _mode_without_trace(name: str) -> DerivedValue:
     if name == "raw":
         return DerivedValue("posix", "unknown", "not recorded without a trace (DXT)")
+    if name == "parquet":
+        return DerivedValue("framework", "medium", _BY_PYARROW)
     evidence = f"{name} files are usually read by the library of the format; no trace shows it (DXT)"
     return DerivedValue("framework", "low", evidence)

@@ -5,7 +5,7 @@ files and from the accesses to files, because logs do not contain the contents o
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from dlio_hpc.darshan import setup
 from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.programs.files import own_files
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.similarity import io_profile
 
@@ -27,6 +28,9 @@ _MODEL = re.compile(
     r"ckpt|checkpoint|weights|snapshot|[.](?:pt|pth|distcp|safetensors|keras|pdparams|tfckpt)$|(?:^|[/_.-])model[^/]*$",
     re.IGNORECASE,
 )
+# Files that name the latest checkpoint: TensorFlow's, which is written under a temporary name first, DeepSpeed's and
+# Megatron's.
+_TRACKER = re.compile(r"^(?:checkpoint|(?:latest|last)[a-z_]*)(?:[.](?:tmp\w*|txt|json))?$", re.IGNORECASE)
 # Words in the names of files, or of their folders, that hold data for evaluation.
 _EVALUATION = re.compile(
     r"(?:^|[^A-Za-z])(?:val|valid|validation|eval|evaluation|test|testing|dev|holdout)(?:[^A-Za-z]|$)", re.IGNORECASE
@@ -39,22 +43,36 @@ _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 # Size in bytes of the smallest checkpoint. A smaller file is assumed to be a log or a note, however often it is
 # written.
 LEAST_STATE = 4096
+# Files that a program itself wrote, and read this many times, may be its dataset; a cache or a copy is read less often.
+_AGAIN = 8
+# No state of a model is smaller than this, whatever the name of the file is.
+_FEW_BYTES = 64
 
 
 class Role(NamedTuple):
-    """Role of a file. why: a phrase with the reason."""
+    """Role of a file. why: a phrase with the reason. is_own: whether the program wrote the file before it read it."""
 
     file: FileStats
     role: Name
     why: str
+    is_own: bool = False
 
 
-def classify(files: Iterable[FileStats]) -> list[Role]:
-    """Return the role of each file, in the order given."""
-    roles = [_apart(file) for file in files]
+def classify(files: Sequence[FileStats], is_selected: bool = False) -> list[Role]:
+    """Return the role of each file, in the order given. is_selected: whether the user selected these files, which may
+    then be a dataset even if the program itself wrote them.
+    """
+    own = own_files.of(files)
+    others = [_apart(file) for file in files if file.path not in own]
+    # A program that has no other data and reads its own again and again has generated its dataset.
+    read = [file for file in own.values() if file.bytes_read]
+    is_again = sum(file.bytes_read for file in read) > _AGAIN * sum(file.bytes_written for file in read)
+    is_data = is_selected or (is_again and not any(role.role == "dataset" for role in others))
+    roles = [_own(file, own[file.path], is_data) if file.path in own else _apart(file) for file in files]
     read = [role.file for role in roles if role.role == "dataset"]
     refined = {role.file.path: role for role in (*_of_data(read), *_repeated(roles))}
-    return [refined.get(role.file.path, role) for role in roles]
+    made = [refined.get(role.file.path, role) for role in roles]
+    return [role._replace(is_own=role.file.path in own and role.role in ("dataset", "other")) for role in made]
 
 
 def is_evaluation(path: str) -> bool:
@@ -103,6 +121,21 @@ def _apart(file: FileStats) -> Role:
     return Role(file, "dataset", "read")
 
 
+def _own(file: FileStats, written: FileStats, is_data: bool) -> Role:
+    """Return the role of a file that the program wrote before it read it. written: the file, with what was written to
+    its former path. is_data: whether such a file may belong to the dataset.
+    """
+    first = _apart(file)
+    if first.role in ("library", "other"):
+        return first
+    # Each rank may read a checkpoint back.
+    if _is_state(file) and file.bytes_read < 2 * written.bytes_written * max(file.ranks, 1):
+        return _written(file)
+    if not file.bytes_read:
+        return Role(file, "other", "written, and then renamed and read under its new name")
+    return Role(file, "dataset" if is_data else "other", "the program itself wrote it before it read it")
+
+
 def _unfit(file: FileStats) -> str | None:
     """Return the reason why a file cannot be part of a workload, or None if it can."""
     if _STREAM.search(file.path):
@@ -117,9 +150,15 @@ def _unfit(file: FileStats) -> str | None:
 def _written(file: FileStats) -> Role:
     if file.path.startswith(_TEMPORARY) and file.moved < LEAST_STATE:
         return Role(file, "other", "a few bytes in a temporary folder")
-    if match := _MODEL.search(file.path):
+    if (match := _MODEL.search(file.path)) and _is_state(file):
         return Role(file, "checkpoint", f"written, and its name has {match[0]!r}")
-    return Role(file, "output", "written")
+    return Role(file, "output", "written, and too small for a checkpoint" if match else "written")
+
+
+def _is_state(file: FileStats) -> bool:
+    """Return whether a file has the name of a model or a checkpoint, and does not merely name the latest checkpoint."""
+    least = LEAST_STATE if _TRACKER.search(os.path.basename(file.path)) else _FEW_BYTES
+    return is_model(file.path) and file.size >= least
 
 
 def _of_data(files: list[FileStats]) -> list[Role]:

@@ -18,6 +18,9 @@ class FileStats(NamedTuple):
     ranks: number of ranks that opened the file. read_s, written_s: time of the first and of the last read (or write) in
     seconds since the job began; None if there was none. buffered: bytes transferred through STDIO, which is not traced.
     collective: number of collective MPI-IO requests. rank: the rank that opened the file; -1 if several ranks did.
+    buffered_read: bytes read through STDIO. written_end: bytes from the beginning of the file to the end of the write
+    that reached furthest. renamed_from: former path of a file that the program renamed; "" if it did not. has_excess:
+    whether reads reached beyond the end of the file (see file_ends).
     """
 
     path: str
@@ -34,6 +37,10 @@ class FileStats(NamedTuple):
     buffered: int
     collective: int
     rank: int = -1
+    buffered_read: int = 0
+    written_end: int = 0
+    renamed_from: str = ""
+    has_excess: bool = False
 
     @property
     def moved(self) -> int:
@@ -50,14 +57,16 @@ def take(log: Log) -> list[FileStats]:
     ids, at = np.unique(numbers, return_inverse=True)
     sums = {name: _summed(both, name, at, len(ids)) for name in _SUMS}
     collective = _collective(mpiio, ids)
-    sizes = _largest(both, ("MAX_BYTE_READ", "MAX_BYTE_WRITTEN"), at, len(ids)) + 1
+    read_end, written_end = (_ends(both, kind, at, len(ids)) for kind in ("READ", "WRITTEN"))
     ranks = _ranks(both, at, len(ids), log.job.ranks)
     only = np.full(len(ids), -1, np.int64)
     only[at] = np.concatenate([records["rank"] for records in both])
     only[ranks > 1] = -1
     read, written = (_span(both, kind, at, len(ids)) for kind in ("READ", "WRITE"))
-    buffered = np.zeros(len(ids), np.int64)
-    np.add.at(buffered, at[len(posix) :], counter(stdio, "BYTES_READ") + counter(stdio, "BYTES_WRITTEN"))
+    buffered_read, buffered_written = (
+        _summed((stdio,), f"BYTES_{kind}", at[len(posix) :], len(ids)) for kind in ("READ", "WRITTEN")
+    )
+    renamed = _renamed(log, posix)
     files = [
         FileStats(
             log.names.get(int(number), str(number)),
@@ -67,13 +76,16 @@ def take(log: Log) -> list[FileStats]:
             int(sums["WRITES"][row]),
             int(sums["OPENS"][row]),
             int(sums["FSYNCS"][row] + sums["FDSYNCS"][row]),
-            int(sizes[row]),
+            int(max(read_end[row], written_end[row])),
             int(ranks[row]),
-            _pair(read[:, row]),
-            _pair(written[:, row]),
-            int(buffered[row]),
+            pair(read[:, row]),
+            pair(written[:, row]),
+            int(buffered_read[row] + buffered_written[row]),
             collective.get(int(number), 0),
             int(only[row]),
+            int(buffered_read[row]),
+            int(written_end[row]),
+            renamed.get(int(number), ""),
         )
         for row, number in enumerate(ids)
     ]
@@ -90,15 +102,24 @@ def _summed(both: tuple[Records, ...], name: str, at: Any, count: int) -> Any:
     return total
 
 
-def _largest(both: tuple[Records, ...], names: tuple[str, ...], at: Any, count: int) -> Any:
-    """Return for each file the highest offset of a byte that was accessed, or -1 for a file without accesses. If no
-    bytes were transferred, a counter of 0 does not mean that byte 0 was accessed.
+def _ends(both: tuple[Records, ...], kind: str, at: Any, count: int) -> Any:
+    """Return for each file the bytes from its beginning to the end of the access that reached furthest, or 0 for a file
+    without accesses. If no bytes were transferred, a counter of 0 does not mean that byte 0 was accessed. kind: READ or
+    WRITTEN.
     """
-    most = np.full(count, -1, np.int64)
-    for name, moved in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):
-        values = np.where(_joined(both, moved) > 0, _joined(both, name), -1)
-        np.maximum.at(most, at, values)
-    return most
+    ends = np.zeros(count, np.int64)
+    values = np.where(_joined(both, f"BYTES_{kind}") > 0, _joined(both, f"MAX_BYTE_{kind}") + 1, 0)
+    np.maximum.at(ends, at, values)
+    return ends
+
+
+def _renamed(log: Log, posix: Records) -> dict[int, str]:
+    """Return the former path of each file that the program renamed, by record id."""
+    if "RENAMED_FROM" not in (posix.dtype.names or ()):
+        return {}
+    former = posix["RENAMED_FROM"].astype(np.uint64)  # a record id, which Darshan keeps in a signed counter
+    pairs = zip(posix["id"].tolist(), former.tolist(), strict=True)
+    return {number: log.names[source] for number, source in pairs if source in log.names and source != number}
 
 
 def _ranks(both: tuple[Records, ...], at: Any, count: int, ranks: int) -> Any:
@@ -122,7 +143,8 @@ def _span(both: tuple[Records, ...], kind: str, at: Any, count: int) -> Floats:
     return span
 
 
-def _pair(span: Floats) -> tuple[float, float] | None:
+def pair(span: Floats) -> tuple[float, float] | None:
+    """Return the first and the last time, or None if there were no accesses."""
     return (float(span[0]), float(span[1])) if np.isfinite(span).all() else None
 
 

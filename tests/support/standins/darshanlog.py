@@ -41,14 +41,15 @@ def write(
     program: str = "/opt/app train.py",
     job: int = 77,
     parent: str = "",
+    stdio: "list[tuple[str, int, dict[str, float]]] | None" = None,
 ) -> None:
     """Write a log. Its counters come from its traces unless they are given: path, rank, values. parent: number of the
-    process that has forked this one.
+    process that has forked this one. stdio: counters of the module STDIO.
     """
     known = {**_VERSIONS, **(versions or {})}
     tracer = {"POSIX": "DXT_POSIX", "MPI-IO": "DXT_MPIIO"}[module]
     rows = counters_of(traces, module) if counted is None else counted
-    paths = sorted({trace.path for trace in traces} | {row[0] for row in rows})
+    paths = sorted({trace.path for trace in traces} | {row[0] for row in (*rows, *(stdio or ()))})
     regions = [
         zlib.compress(_job(ranks, started, seconds, program, job, parent)),
         zlib.compress(b"".join(struct.pack("<Q", number(name)) + name.encode() + b"\0" for name in paths)),
@@ -56,6 +57,8 @@ def write(
     modules = {}
     if rows:
         modules[module] = _counted(rows, module, known[module])
+    if stdio:
+        modules["STDIO"] = _counted(stdio, "STDIO", known["STDIO"])
     if traces:
         modules[tracer] = _traced(traces, known[tracer], tracer)
     names, at = HEADER_BYTES + len(regions[0]), HEADER_BYTES + len(regions[0]) + len(regions[1])

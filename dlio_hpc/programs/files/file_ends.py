@@ -1,0 +1,95 @@
+"""Ends of files: what a trace adds to the counters of files, and requests beyond the end of a file."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.analysis.log.requests import Floats, Integers, Requests
+from dlio_hpc.programs.files.file_stats import FileStats, pair
+
+
+def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[list[FileStats], Requests | None]:
+    """Return the files with sizes and times that the trace shows as well, and the requests without the bytes that they
+    cannot have: a read beyond the end of a file has no data. The end is known if the program wrote the whole file. Logs
+    have such reads because libdarshan misses that some files are closed, and counts requests to other files and to
+    pipes with the same descriptor as theirs.
+    """
+    if requests is None or not len(requests.file):
+        return [_counted(file) for file in files], requests
+    reach, written = (_reach(requests, mask) for mask in (np.ones(len(requests.file), bool), requests.write))
+    index = {path: at for at, path in enumerate(requests.paths)}
+    spans = [_spans(requests, requests.write == kind) for kind in (False, True)]
+    made, ends = [], np.full(len(requests.paths), np.iinfo(np.int64).max)
+    for file in files:
+        if (at := index.get(file.path)) is None:
+            made.append(_counted(file))
+            continue
+        known = file._replace(
+            written_end=max(file.written_end, int(written[at])),
+            read_s=file.read_s or pair(spans[0][:, at]),
+            written_s=file.written_s or pair(spans[1][:, at]),
+        )
+        made.append(_sized(known, int(reach[at])))
+        if is_whole(known):
+            ends[at] = known.written_end
+    return _without_excess(made, requests, ends)
+
+
+def is_whole(file: FileStats) -> bool:
+    """Return whether the log shows the size of a file because the program wrote all of it, from its first byte on,
+    before it read any.
+    """
+    is_first = file.written_s is not None and (file.read_s is None or file.written_s[0] < file.read_s[0])
+    return is_first and 0 < file.bytes_written == file.written_end
+
+
+def _sized(file: FileStats, reach: int) -> FileStats:
+    """Return the file with its size. reach: bytes to the end of the traced request that reached furthest: some Darshan
+    versions do not count the last byte that was accessed.
+    """
+    if not is_whole(file):
+        return file._replace(size=max(file.size, reach))
+    beyond = max(file.size, reach) - file.written_end
+    return file._replace(size=file.written_end, has_excess=beyond > 0)
+
+
+def _counted(file: FileStats) -> FileStats:
+    """Return a file without trace. Counters do not say how many bytes of its reads were beyond its end; all passes are
+    assumed to reach as far as the one that reached furthest.
+    """
+    made = _sized(file, 0)
+    return made._replace(bytes_read=file.bytes_read * made.size // file.size) if made.has_excess else made
+
+
+def _reach(requests: Requests, mask: npt.NDArray[np.bool_]) -> Integers:
+    """Return for each file the bytes from its beginning to the end of the request that reached furthest."""
+    reach = np.zeros(len(requests.paths), np.int64)
+    mask = mask & (requests.length > 0)
+    np.maximum.at(reach, requests.file[mask], requests.offset[mask] + requests.length[mask])
+    return reach
+
+
+def _spans(requests: Requests, mask: npt.NDArray[np.bool_]) -> Floats:
+    """Return the time of the first and of the last request to each file, shape (2, files); infinite without one."""
+    span = np.array([np.full(len(requests.paths), np.inf), np.full(len(requests.paths), -np.inf)])
+    mask = mask & (requests.length > 0)
+    np.minimum.at(span[0], requests.file[mask], requests.start[mask])
+    np.maximum.at(span[1], requests.file[mask], requests.end[mask])
+    return span
+
+
+def _without_excess(files: list[FileStats], requests: Requests, ends: Integers) -> tuple[list[FileStats], Requests]:
+    """Return files and requests without the bytes of reads beyond `ends`, the end of each file of the trace. A read of
+    more bytes than the whole file has is none of this file.
+    """
+    end = ends[requests.file]
+    room = np.where(requests.length > end, 0, np.maximum(end - requests.offset, 0))
+    length = np.where(requests.write, requests.length, np.minimum(requests.length, room))
+    excess = np.zeros(len(requests.paths), np.int64)
+    np.add.at(excess, requests.file, requests.length - length)
+    if not excess.any():
+        return files, requests
+    less = dict(zip(requests.paths, excess.tolist(), strict=True))
+    made = [file._replace(bytes_read=max(file.bytes_read - less.get(file.path, 0), 0)) for file in files]
+    return made, requests._replace(length=length)

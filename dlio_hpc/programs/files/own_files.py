@@ -1,0 +1,65 @@
+"""Files that a program wrote itself before it read them: copies of a dataset on a local disk, caches, and files that it
+wrote under another name. They are neither a dataset, which exists before the program starts, nor checkpoints, unless
+their names are those of a model.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from dlio_hpc.programs.files.file_stats import FileStats
+
+# Share of a file that a program must have written for its data to be the program's own, and share of the bytes written
+# that it must have read again: libraries read back headers of the files that they write.
+_MOSTLY = 0.5
+# A file that was written more often than this is overwritten again and again, as a checkpoint is.
+_ONCE = 1.5
+# Endings of temporary names, such as model.index.tempstate4356: not every libdarshan counts that files are renamed.
+_TEMPORARY = re.compile(r"[._-](?:tmp|temp|part|partial|incomplete)", re.IGNORECASE)
+
+
+def of(files: Sequence[FileStats]) -> dict[str, FileStats]:
+    """Return by path each file that the program wrote before it read it, with the bytes and times of writes to its
+    former path, and each former path of such a file.
+    """
+    by_path = {file.path: file for file in files}
+    sources = {file.path: file.renamed_from for file in files if file.renamed_from}
+    sources = {**_by_names(by_path), **sources}
+    own: dict[str, FileStats] = {}
+    for file in files:
+        source = by_path.get(sources.get(file.path, ""))
+        made = _as_written(file, source)
+        if _is_own(made, is_renamed=made is not file):
+            own[file.path] = made
+            if source is not None and made is not file and not source.bytes_read:
+                own[source.path] = source
+    return own
+
+
+def _by_names(files: Mapping[str, FileStats]) -> dict[str, str]:
+    """Return the former path of each file that was read, but not written, and of which as many bytes were written under
+    a temporary name.
+    """
+    sources = {}
+    for path, file in files.items():
+        folder, name = os.path.split(path)
+        for match in _TEMPORARY.finditer(name) if file.bytes_written and not file.bytes_read else ():
+            target = files.get(os.path.join(folder, name[: match.start()]))
+            if target is not None and not target.bytes_written and file.written_end >= target.size:
+                sources[target.path] = path
+    return sources
+
+
+def _as_written(file: FileStats, source: FileStats | None) -> FileStats:
+    """Return a file with what was written to it under its former path. source: accesses to that path."""
+    if source is None or file.bytes_written or not source.bytes_written:
+        return file
+    return file._replace(bytes_written=source.bytes_written, written_s=source.written_s, written_end=source.written_end)
+
+
+def _is_own(file: FileStats, is_renamed: bool) -> bool:
+    if file.written_s is None or file.read_s is None or file.written_s[0] >= file.read_s[0]:
+        return False
+    # Several files may have been written under one name before they were renamed.
+    once = file.written_end if is_renamed else file.bytes_written
+    return _MOSTLY * file.size <= once <= _ONCE * file.size and file.bytes_read >= _MOSTLY * min(once, file.size)
