@@ -43,7 +43,7 @@ def run(
             path.write_text(content, encoding="utf-8")
         whole = workload.load(str(path))
         step_s = _step_s(character, whole, dataset_size)
-        job = _submit(_options(character, path, site, dataset_size, settings, runs, step_s))
+        job = _submit(_options(character, path, whole, site, dataset_size, settings, runs, step_s))
     finally:
         safe_folders.discard(folder)
     asked_s = float(character.derived.keys["compute.time"].value)
@@ -68,19 +68,21 @@ def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> flo
 
 
 def _options(
-    character: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path,
-    step_s: float,
+    character: "Character", workload: Path, whole: "Workload", site: str, dataset_size: int, settings: tuple[str, ...],
+    runs: Path, step_s: float,
 ) -> Options:  # fmt: skip
     """Return the options of a job that runs the workload, with a dataset and limits that suit this machine."""
     keys = character.derived.keys
-    size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
+    size = whole.dataset.bytes_of(whole.dataset.samples)
+    # Checkpoints are compared by their requests, which a recording does not have. They may be far larger than the data.
+    without = () if character.has_requests else ("checkpoint=null",)
     epochs = min(keys["train.epochs"].value, _MOST_EPOCHS)
     return Options(
         workload=str(workload),
         site=site,
         ranks_per_node=(max(1, min(_MOST_RANKS, character.log.job.ranks)),),
         dataset_size=dataset_size if size > dataset_size else None,
-        overrides=(f"compute.time={step_s}", f"train.epochs={epochs}", *settings),
+        overrides=(f"compute.time={step_s}", f"train.epochs={epochs}", *without, *settings),
         runs=runs,
     )
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import FOLDER, SETTINGS, option
 
 
@@ -24,7 +23,8 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
     DLIO_HPC_RECORD reach each process. In a job script, `eval "$(dlio-hpc record -o DIR --print)"` sets them for all
     commands that follow. Every Python from 3.8 on is recorded; dlio-hpc need not be installed there.
 
-    The exit code is that of COMMAND; 128 and the number of a signal that ended it.
+    dlio-hpc becomes COMMAND, so that exit code, signals and terminal are those of COMMAND alone. A line on stderr says
+    at the end what was recorded.
     """
     from dlio_hpc.programs.recordings import recorded_run
 
@@ -38,9 +38,8 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
         sys.stdout.write(recorded_run.exports(variables))
         return 0
     try:
-        code = recorded_run.run(command, variables)
+        recorded_run.run(command, variables, folder)
     except OSError as fault:
         recorded_run.discard(folder)
         raise ConfigError(f"cannot run {command[0]}: {fault.strerror}") from fault
-    console.say(recorded_run.summary(folder))
-    return code
+    return 0

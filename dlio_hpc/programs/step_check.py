@@ -13,7 +13,7 @@ StepFigure = Literal["steps", "bytes", "compute_s", "wait_s"]
 _LEAST = 2
 # Differences that are no difference: timers are not exact, and the kernel counts messages and small files as well,
 # which are all that a step reads if its data are in memory.
-_SLACK: dict[StepFigure, float] = {"bytes": 512, "compute_s": 0.0005}
+_SLACK: dict[StepFigure, float] = {"steps": 0, "bytes": 512, "compute_s": 0.0005, "wait_s": 0.0005}
 _SLACK_IN_MEMORY = 16384
 
 
@@ -88,7 +88,7 @@ def _factor(name: StepFigure, program: float | None, run: float | None) -> StepF
 def _differs(factor: StepFactor, tolerance: float) -> bool:
     if factor.apart is None or factor.program is None or factor.run is None:
         return False
-    slack = _SLACK.get(factor.name, 0.0)
+    slack = _SLACK[factor.name]
     if factor.name == "bytes" and factor.run == 0:
         slack = _SLACK_IN_MEMORY
     return factor.apart > 1 - tolerance and abs(factor.program - factor.run) > slack

@@ -5,7 +5,7 @@ accesses, imbalance between ranks and the time in metadata calls.
 """
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from dlio_hpc.analysis.log.findings import Analysis, Operation, Rank
 from dlio_hpc.base.units import format_seconds, format_size
@@ -13,12 +13,14 @@ from dlio_hpc.base.units import format_seconds, format_size
 # Requests of this median size or less are small, if a rank makes at least _MANY of them. A request of a file system
 # over the network takes about as long for 64 KiB as for one byte.
 _SMALL, _MANY = 64 << 10, 1000
-# Share of sequential requests up to which they are random, and from which on they are sequential.
+# Share of requests where the one before ended, up to which they are scattered, and from which on they are in order.
 _RANDOM, _SEQUENTIAL = 0.5, 0.9
+# Requests for each open up to which a file is small, or is looked into only.
+_A_FILE = 4
 # Share of the time in I/O calls that metadata calls may take, and share of the run time that is worth a sentence.
 _METADATA, _NOTABLE = 0.2, 0.01
-# Time of the slowest rank, in times of the median rank, from which on it is slow, and of its bytes or requests, from
-# which on it does more than the others. Two ranks have no median of others.
+# Time of the slowest rank, in times of the median rank, from which on it is slow, and of its bytes, from which on
+# it does more than the others. Two ranks have no median of others.
 _SLOW, _MORE, _LEAST_RANKS = 1.5, 1.25, 3
 # Number of times that files are read, and bytes read again, from which on it is worth a sentence.
 _AGAIN, _MUCH = 2.0, 64 << 20
@@ -51,19 +53,18 @@ def _busy_s(rank: Rank) -> float:
 
 
 def _why_slow(slowest: Rank, others: list[Rank]) -> str:
-    def ratio(count: Callable[[Rank], int]) -> float:
-        return count(slowest) / max(statistics.median(map(count, others)), 1)
+    size, usual = _moved(slowest), statistics.median(map(_moved, others))
+    if size and not usual:
+        return "it does the I/O of most ranks; let the others read and write, too"
+    if usual and size / usual >= _MORE:
+        return f"it moves {size / usual:.1f} times their bytes; divide files or samples evenly among the ranks"
+    if slowest.meta_s > slowest.io_s:
+        return "most of it in metadata calls, such as open and stat; look at its node, and at the metadata server"
+    return "it moves no more bytes than they do; look at its node, and at the storage targets of its files"
 
-    size, requests = (
-        ratio(lambda rank: rank.bytes_read + rank.bytes_written),
-        ratio(lambda rank: rank.reads + rank.writes),
-    )
-    if max(size, requests) < _MORE:
-        return "it moves no more bytes than they do; look at its node, and at the storage targets of its files"
-    return (
-        f"it moves {size:.1f} times their bytes in {requests:.1f} times their requests; divide files or samples evenly "
-        "among the ranks"
-    )
+
+def _moved(rank: Rank) -> int:
+    return rank.bytes_read + rank.bytes_written
 
 
 def _metadata(analysis: Analysis) -> Iterator[str]:
@@ -71,7 +72,12 @@ def _metadata(analysis: Analysis) -> Iterator[str]:
     if meta.share is None or meta.share < _METADATA or meta.time_s < _NOTABLE * analysis.job_s * analysis.ranks:
         return
     opens, files = meta.opens, len(analysis.files)
-    advice = "keep files open between reads" if opens > _AGAIN * files else "put samples into fewer, larger files"
+    once = sum(analysis.ranks if file.ranks < 0 else max(file.ranks, 1) for file in analysis.files)
+    advice = "put data into fewer, larger files"
+    if meta.syncs > opens:
+        advice = "write to storage (fsync) less often"
+    elif opens > _AGAIN * once:
+        advice = "keep files open between requests"
     yield (
         f"Metadata calls take {100 * meta.share:.0f} % of the time in I/O calls ({opens:,} opens of {files:,} file(s), "
         f"{meta.seeks:,} seeks, {meta.syncs:,} syncs): {advice}."
@@ -83,7 +89,8 @@ def _small_requests(analysis: Analysis) -> Iterator[str]:
         if kind is not None and kind.requests >= _MANY * max(analysis.ranks, 1):
             size, label = _usual_size(kind)
             if size is not None and size <= _SMALL:
-                yield f"{kind.requests:,} {name} of {format_size(size)} ({label}){_placed(name, kind)}."
+                few = kind.requests <= _A_FILE * analysis.metadata.opens
+                yield f"{kind.requests:,} {name} of {format_size(size)} ({label}){_placed(name, kind, few)}."
 
 
 def _usual_size(kind: Operation) -> tuple[float | None, str]:
@@ -93,28 +100,28 @@ def _usual_size(kind: Operation) -> tuple[float | None, str]:
     return (kind.bytes / kind.requests, "mean") if kind.requests else (None, "")
 
 
-def _placed(name: str, kind: Operation) -> str:
-    if kind.sequential is not None and kind.sequential <= _RANDOM:
-        where = f", {100 * (1 - kind.sequential):.0f} % of them at random places"
-        if name == "reads":
-            return (
-                f"{where}: store samples that are read together side by side, or read whole files and shuffle in memory"
-            )
-        return f"{where}: collect them in memory, or let collective calls of MPI-IO do so"
+def _placed(name: str, kind: Operation, are_few: bool) -> str:
+    """Return where requests are, and what to change. are_few: whether there are a few requests for each open."""
+    if are_few:
+        return ", a few for each open: put the data into fewer, larger files"
     if kind.consecutive is not None and kind.consecutive >= _SEQUENTIAL:
         return f", {100 * kind.consecutive:.0f} % of them where the one before ended: use a buffer of 1 MiB or more"
-    return ": make fewer and larger requests"
+    if kind.consecutive is None or kind.consecutive > _RANDOM:
+        return ": make fewer and larger requests"
+    where = f", {100 * (1 - kind.consecutive):.0f} % of them not where the one before ended"
+    if name == "reads":
+        return f"{where}: store samples that are read together side by side, or read whole files and shuffle in memory"
+    return f"{where}: collect them in memory, or let collective calls of MPI-IO do so"
 
 
 def _repeated(analysis: Analysis) -> Iterator[str]:
-    read = [file for file in analysis.files if file.bytes_read]
-    size = sum(file.size for file in read)
-    total = sum(file.bytes_read for file in read)
-    if not size or total < _AGAIN * size or total - size < _MUCH:
+    again = [file for file in analysis.files if file.bytes_read >= _AGAIN * max(file.size, 1)]
+    size, total = sum(file.size for file in again), sum(file.bytes_read for file in again)
+    if total - size < _MUCH:
         return
     yield (
-        f"{format_size(size)} of files are read {total / size:.1f} times: if they fit into memory or onto a disk of the"
-        " node, read them from storage once."
+        f"{len(again):,} file(s) of {format_size(size)} together are read {total / size:.1f} times on average: if they "
+        "fit into memory or onto a disk of the node, read them from storage once."
     )
 
 

@@ -94,8 +94,11 @@ class Events:
         self.time += after
         self._lines.append([round(self.time, 6), kind, *values])
 
-    def write(self) -> None:
-        self._path.write_text("\n".join(map(json.dumps, [*self._lines, [self.time, "end"]])))
+    def write(self, name: str = "", **changes: Any) -> None:
+        """Write the recording. name: of its file. changes: of its head."""
+        head, *lines = self._lines
+        path = self._path.with_name(name) if name else self._path
+        path.write_text("\n".join(map(json.dumps, [head | changes, *lines, [self.time, "end"]])))
 
 
 _SETTINGS = {"library": "torch", "batch_size": 3, "workers": 2, "prefetch_factor": 4, "samples": 21, "sampler": "Own"}
@@ -429,7 +432,58 @@ def test_ranks_of_a_launcher_in_python_are_ranks_and_workers_are_not(tmp_path: P
     made = recorded_character.load(tmp_path, is_forced=True)
     assert made.log.job.ranks == 2
     assert made.log.job.program == "/train.py"
-    assert "1 process(es) of other scripts are left out" in made.notes
+    assert "1 process(es) of other scripts, or of other runs of this script, are left out" in made.notes
+
+
+def _trained(folder: Path, passes: int) -> Events:
+    events = Events(folder)
+    _files(events, 7 * passes)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, passes, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    return events
+
+
+def test_a_script_with_steps_is_the_program_however_much_another_reads(tmp_path: Path) -> None:
+    events = _trained(tmp_path, 2)
+    events.write()
+    other = Events(tmp_path)
+    _files(other, 400)
+    for number in range(400):
+        other.add("open", number, 0)
+    other.write("other.jsonl", process=99, script="/prepare.py")
+    made = recorded_character.load(tmp_path)
+    assert (made.log.job.program, made.log.job.ranks) == ("/train.py", 1)
+
+
+def test_runs_of_a_script_one_after_the_other_are_no_ranks(tmp_path: Path) -> None:
+    events = _trained(tmp_path, 2)
+    events.write()
+    events.write("later.jsonl", process=99, begun=5000.0)
+    made = recorded_character.load(tmp_path)
+    assert made.log.job.ranks == 1
+    assert "1 process(es) of other scripts, or of other runs of this script, are left out" in made.notes
+
+
+def test_reads_that_the_kernel_counts_are_no_data_in_memory(tmp_path: Path) -> None:
+    """A file that stays open is read by calls that no hook sees."""
+    for moved, load, level in ((100, "memory", "recorded"), (40_000_000, "on_demand", "low")):
+        folder = tmp_path / load
+        events = Events(folder)
+        events.add("file", 0, "/data/all.bin", 20_000_000)
+        events.add("open", 0, 0, after=0.5)
+        events.add("loader", 0, _SETTINGS, after=0.5)
+        events.add("moved", 0, 0)
+        for number in range(2):
+            events.add("pass", 0, 0.0)
+            for _ in range(7):
+                events.add("batch", 0, 0.25, 3, 300, after=0.25)
+                events.add("step", "SGD")
+            events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+            events.add("moved", moved // (2 - number), 0)
+        made = _one(folder, events)
+        assert (made.derived.keys["reader.load"].value, made.derived.keys["reader.load"].confidence) == (load, level)
+        assert made.steps is not None
+        assert (made.steps.bytes or 0) * 14 == pytest.approx(moved, abs=60)
 
 
 def test_a_recording_is_characterized_by_the_verb(tmp_path: Path) -> None:

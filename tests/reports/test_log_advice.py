@@ -33,8 +33,8 @@ def test_random_reads_of_small_samples(tmp_path: Path) -> None:
     traces = [Traced("/d/a", 0, reads=_reads(17_000, 2 * KIB, -4 * KIB, 6.0))]
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 1)
     assert sentence == (
-        "17,000 reads of 2 KiB (median), 100 % of them at random places: store samples that are read together side by "
-        "side, or read whole files and shuffle in memory."
+        "17,000 reads of 2 KiB (median), 100 % of them not where the one before ended: store samples that are read "
+        "together side by side, or read whole files and shuffle in memory."
     )
 
 
@@ -58,11 +58,24 @@ def test_few_or_large_requests_are_no_finding(tmp_path: Path) -> None:
 def test_small_writes_at_random_places(tmp_path: Path) -> None:
     traces = [Traced("/d/a", 0, writes=_reads(2000, 512, -1024, 6.0))]
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 1)
-    assert sentence.startswith("2,000 writes of 512 B (median), 100 % of them at random places: collect them in memory")
+    assert sentence.startswith(
+        "2,000 writes of 512 B (median), 100 % of them not where the one before ended: collect them in memory"
+    )
+
+
+def test_small_files_that_are_read_whole_are_too_many(tmp_path: Path) -> None:
+    """Each is read in a request, and an empty one at its end."""
+    calls = [
+        [(0, 2 * KIB, at / 200, at / 200 + 0.001), (2 * KIB, 0, at / 200 + 0.002, at / 200 + 0.003)]
+        for at in range(600)
+    ]
+    traces = [Traced(f"/d/{number}", 0, reads=calls[number]) for number in range(600)]
+    (sentence,) = _advice(tmp_path / "a.darshan", traces, 1, OPENS=1, MAX_BYTE_READ=2 * KIB - 1)
+    assert sentence == "1,200 reads of 1 KiB (median), a few for each open: put the data into fewer, larger files."
 
 
 @pytest.mark.parametrize(
-    ("opens", "advice"), [(40, "put samples into fewer, larger files"), (200, "keep files open between reads")]
+    ("opens", "advice"), [(40, "put data into fewer, larger files"), (200, "keep files open between requests")]
 )
 def test_metadata_calls_that_take_a_third_of_the_time(tmp_path: Path, opens: int, advice: str) -> None:
     """40 files, read for 0.1 s each; their metadata calls take 0.05 s each."""
@@ -98,13 +111,42 @@ def test_a_slow_rank_with_as_many_bytes_points_at_its_node(tmp_path: Path) -> No
 
 def test_a_slow_rank_with_more_bytes_points_at_the_division(tmp_path: Path) -> None:
     (sentence,) = _advice(tmp_path / "a.darshan", _ranks(_reads(24, MIB, MIB, 4.4)), 4)
-    assert "it moves 3.0 times their bytes in 3.0 times their requests; divide files or samples evenly" in sentence
+    assert "it moves 3.0 times their bytes; divide files or samples evenly among the ranks" in sentence
+
+
+def test_a_rank_that_does_the_io_of_all_is_no_slow_node(tmp_path: Path) -> None:
+    alone = [Traced("/d/0", 0, reads=_reads(8, MIB, MIB, 4.4))]
+    (sentence,) = _advice(tmp_path / "a.darshan", alone, 5)
+    assert sentence == (
+        "Rank 0 on n1 is in I/O calls for 4.4 s, while the median of the others is in none: it does the I/O of most "
+        "ranks; let the others read and write, too."
+    )
+
+
+def test_a_rank_that_is_slow_in_metadata_calls_says_so(tmp_path: Path) -> None:
+    traces = _ranks(_reads(8, MIB, MIB, 1.2))
+    rows = darshanlog.counters_of(traces)
+    rows[2][2].update({"F_META_TIME": 3.5})
+    darshanlog.write(tmp_path / "a.darshan", 4, traces, counted=rows)
+    analysis = analyze.log_file(tmp_path / "a.darshan").analysis
+    assert analysis is not None
+    assert "most of it in metadata calls, such as open and stat" in log_advice.of_log(analysis)[0]
+
+
+def test_a_shared_file_that_each_rank_opens_once_is_not_opened_again(tmp_path: Path) -> None:
+    """Syncs that outnumber opens are the cost of metadata calls themselves."""
+    traces = [Traced("/d/all", rank, reads=[(0, MIB, rank / 5, rank / 5 + 0.1)]) for rank in range(8)]
+    (sentence,) = _advice(tmp_path / "a.darshan", traces, 8, OPENS=1, F_META_TIME=0.2, MAX_BYTE_READ=MIB - 1)
+    assert "8 opens of 1 file(s)" in sentence
+    assert sentence.endswith("put data into fewer, larger files.")
+    (sentence,) = _advice(tmp_path / "b.darshan", traces, 8, OPENS=1, FSYNCS=9, F_META_TIME=0.2, MAX_BYTE_READ=MIB - 1)
+    assert sentence.endswith("write to storage (fsync) less often.")
 
 
 def test_files_that_are_read_again_and_again(tmp_path: Path) -> None:
     again = [(0, 32 * MIB, at, at + 0.5) for at in range(4)]
     (sentence,) = _advice(tmp_path / "a.darshan", [Traced("/d/a", 0, reads=again)], 1, MAX_BYTE_READ=32 * MIB - 1)
-    assert sentence.startswith("32 MiB of files are read 4.0 times: if they fit into memory or onto a disk of the node")
+    assert sentence.startswith("1 file(s) of 32 MiB together are read 4.0 times on average: if they fit into memory")
     small = [(0, MIB, at, at + 0.5) for at in range(4)]
     assert _advice(tmp_path / "b.darshan", [Traced("/d/a", 0, reads=small)], 1, MAX_BYTE_READ=MIB - 1) == []
 

@@ -161,9 +161,10 @@ class EventWriter:
         if number is None and self._bytes >= _ROOM:
             return None
         if number is None:
-            number = self._files[name] = next(self._numbers)
+            number = next(self._numbers)
             is_sized = number < _SIZED and not is_written and os.path.isfile(path)
             self.add("file", number, name, os.path.getsize(path) if is_sized else None)
+            self._files[name] = number  # if a signal ends this call earlier, the next one names the file
         if is_written and len(self._written) < _SIZED:
             self._written[number] = path
         return number
@@ -206,25 +207,25 @@ class EventWriter:
         """Append all events to the file. A thread that finds another one writing leaves its events to it."""
         if self._is_over or not self._lock.acquire(blocking=False):
             return
+        events = [self._events.popleft() for _ in range(len(self._events))]  # other threads may add more
         try:
-            self._write()
+            self._write(events)
         except Exception as fault:  # such as a full disk: the program goes on
             if is_of_program(fault):
+                self._events.extendleft(reversed(events))
                 raise
             self._is_over = True
             say(f"the recording of process {os.getpid()} ends here: {fault}")
         finally:
             self._lock.release()
 
-    def _write(self) -> None:
-        events = [self._events.popleft() for _ in range(len(self._events))]  # other threads may add more
+    def _write(self, events: list[tuple[Any, ...]]) -> None:
         self._flushed = clock()
         if not events and self._path:
             return
         moved = _moved()
-        if moved is not None:
-            events.append((round(self._flushed - self._start, 6), "moved", *moved))
-        lines = [json.dumps(event, separators=(",", ":"), default=str) for event in events]
+        counts = [] if moved is None else [(round(self._flushed - self._start, 6), "moved", *moved)]
+        lines = [json.dumps(event, separators=(",", ":"), default=str) for event in [*events, *counts]]
         if not self._path:
             lines.insert(0, json.dumps(self._process(self.begun), default=str))
             self._path = self._new_path()

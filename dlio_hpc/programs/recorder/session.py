@@ -23,6 +23,8 @@ _RANKS = (
 )  # fmt: skip
 # Variables that name the job.
 _JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "COBALT_JOBID", "FLUX_JOB_ID")
+# Commands of dlio-hpc, which are no programs to be recorded.
+_OUR_OWN = ("dlio-hpc", "dlio-submit")
 # Files that Python or the system opens for itself.
 _NO_DATA = (".py", ".pyc", ".pyi", ".so", ".pth")
 _PACKAGES = ("/site-packages/", ".dist-info/", ".egg-info/")
@@ -41,6 +43,8 @@ def start() -> None:
     folder = os.path.abspath(folder)
     names = Names(bool(os.environ.get(ANONYMOUS)))
     script = _script(names)
+    if os.path.basename(script) in _OUR_OWN or script.startswith("-m dlio_hpc"):
+        return
     recording = EventWriter(folder, names.label(os.uname().nodename), lambda begun: _process(begun, names, script))
     recording.add("start")
     recording.flush()
@@ -59,7 +63,7 @@ class Names:
 
     def of_path(self, path: Any) -> str:
         """Return the absolute path as it is stored. Raise TypeError for what is no path, such as a stream."""
-        text = os.path.abspath(os.fsdecode(path))
+        text = os.path.abspath(os.fsdecode(path)).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         return "/".join(map(self._hidden, text.split("/"))) if self.is_anonymous else text
 
     def label(self, name: str) -> str:
@@ -159,7 +163,10 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
         text = os.path.abspath(text)
         if text.startswith(own) or any(part in text for part in _PACKAGES):
             return
-        is_written = bool(flag & (os.O_WRONLY | os.O_RDWR)) or (isinstance(mode, str) and bool(set(mode) & set("wax+")))
+        # A file that is opened to be read and written, and is neither made nor emptied, is data in most programs.
+        makes = os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        is_written = bool(flag & os.O_WRONLY) or (isinstance(mode, str) and bool(set(mode) & set("wax")))
+        is_written = is_written or bool(flag & os.O_RDWR and flag & makes)
         number = recording.file(text, names.of_path(text), is_written)
         if number is not None:
             recording.add("open", number, int(is_written))

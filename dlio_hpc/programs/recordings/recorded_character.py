@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
@@ -26,6 +27,8 @@ from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
 from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
+# Share of the bytes of the dataset, and least bytes, read in passes from which on data are not in memory.
+_UNSEEN, _LEAST_UNSEEN = 0.25, 1 << 20
 # Loops and readers that no hook sees.
 _OWN_LOOP = (
     "no loader gave a batch: the program reads in a loop of its own; its batches, passes and computation are derived "
@@ -49,8 +52,26 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     notes = list(_notes(recordings, program, made, data))
     steps = None
     if made is not None and data is not None and keys:
+        keys["reader.load"] = _load(program, made, data, keys["reader.load"])
         steps = recorded_steps.of(program, made, data.is_mapped, keys["reader.load"].value == "memory")
     return Character(log, [folder], len(nodes), derived, notes, lambda _: True, True, steps)
+
+
+def _load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, load: DerivedValue) -> DerivedValue:
+    """Return `reader.load`. If the kernel counts reads in passes in which no call was recorded, such as those of a file
+    that stays open, the data are not in memory.
+    """
+    if not data.is_memory or data.is_mapped or load.value != "memory":
+        return load
+    counts = [
+        unseen_bytes.counted([rank], one.begin, one.end) or 0
+        for rank, passes in zip(program.ranks, made.passes, strict=True)
+        for one in passes
+    ]
+    if sum(counts) < max(_LEAST_UNSEEN, _UNSEEN * sum(data.sizes)):
+        return load
+    evidence = f"{format_size(sum(counts))} were read in the passes by calls that are not recorded"
+    return DerivedValue("on_demand", "low", evidence)
 
 
 def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:
@@ -94,7 +115,7 @@ def _notes(
         if not one.has_end:
             yield f"{one.path.name}: killed, or not ended yet"
     if program.others:
-        yield f"{len(program.others)} process(es) of other scripts are left out"
+        yield f"{len(program.others)} process(es) of other scripts, or of other runs of this script, are left out"
     if data is None:
         return
     if made is None:

@@ -1,6 +1,7 @@
 """A recorded program: its ranks with their workers, and the passes of their loaders."""
 
-from collections import Counter, defaultdict
+import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -142,22 +143,35 @@ class RecordedProgram(NamedTuple):
 
 
 def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
-    """Return the program of a recording. If several scripts were recorded, it is the one with most batches, reads and
-    opens.
+    """Return the program of a recording. If several scripts were recorded, it is the one with most batches and steps
+    or, if none has any, with most reads and opens. Ranks run at the same time: of runs one after the other, it is the
+    one with most of them.
     """
     families = _families(recordings)
-    weights: Counter[str] = Counter()
+    weights: dict[str, tuple[int, int]] = {}
     for family in families:
-        weights[family[0].process.script] += 1 + sum(map(_weight, family))
-    script = weights.most_common(1)[0][0]
-    mine = [family for family in families if family[0].process.script == script]
-    others = [member for family in families if family[0].process.script != script for member in family]
+        before = weights.get(family[0].process.script, (0, 0))
+        weights[family[0].process.script] = (before[0] + _count(family, _STEPS), before[1] + 1 + _count(family, _READS))
+    script = max(weights, key=weights.__getitem__)
+    same = [family for family in families if family[0].process.script == script]
+    largest = max(same, key=lambda family: (_count(family, _STEPS), _count(family, _READS)))
+    mine = [family for family in same if _overlap(family[0], largest[0])]
+    others = [member for family in families if family not in mine for member in family]
     numbered = sorted(mine, key=lambda family: (_rank(family[0]) or 0, family[0].process.begun))
     return RecordedProgram(script, [_ranked(number, family) for number, family in enumerate(numbered)], others)
 
 
-def _weight(recording: ProcessRecording) -> int:
-    return sum(event.kind in ("batch", "read", "open", "step", "train_batch") for event in recording.events)
+_STEPS, _READS = frozenset({"batch", "step", "train_batch"}), frozenset({"read", "open", "map"})
+
+
+def _count(family: Sequence[ProcessRecording], kinds: frozenset[str]) -> int:
+    return sum(event.kind in kinds for recording in family for event in recording.events)
+
+
+def _overlap(one: ProcessRecording, other: ProcessRecording) -> bool:
+    """Return whether two processes ran at the same time."""
+    ends = [max((event.time for event in recording.events), default=math.inf) for recording in (one, other)]
+    return one.process.begun <= ends[1] and other.process.begun <= ends[0]
 
 
 def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecording]]:

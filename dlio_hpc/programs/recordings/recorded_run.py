@@ -5,12 +5,11 @@ import secrets
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from typing import NoReturn
 
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.programs.recorder.recording import PROCESSES
@@ -18,8 +17,12 @@ from dlio_hpc.programs.recorder.session import ANONYMOUS, FOLDER
 from dlio_hpc.programs.recordings import recording_files
 
 RECORDER = Path(__file__).parent.parent / "recorder"
-# Signals that batch systems send to a job, which the program is to have.
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# Folder of a recorder, below that of its recording, that is on the path of Python.
+_START = os.path.join("recorder", "start")
+# Bytes at the end of a file in which its end is written.
+_TAIL = 4096
+# Seconds after the end of a program until the summary of its recording is printed.
+_LATE_S = 0.1
 
 
 def prepare(folder: Path | None) -> Path:
@@ -47,7 +50,8 @@ def discard(folder: Path) -> None:
 
 def variables(folder: Path, is_anonymous: bool) -> dict[str, str]:
     """Return the variables that switch recording on. Hashes of two recordings cannot be compared: each has its salt."""
-    paths = [str(folder / "recorder" / "start"), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(":") if path and not path.endswith(f"/{_START}")]
+    paths = [str(folder / _START), *others]
     made = {"PYTHONPATH": ":".join(paths), FOLDER: str(folder)}
     return made | ({ANONYMOUS: secrets.token_hex(8)} if is_anonymous else {})
 
@@ -57,34 +61,63 @@ def exports(values: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
-def run(command: Sequence[str], values: Mapping[str, str]) -> int:
-    """Run a program with these variables, and return its exit code. Signals of the batch system are passed on."""
-    child = subprocess.Popen(command, env={**os.environ, **values})
+def run(command: Sequence[str], values: Mapping[str, str], folder: Path) -> None:
+    """Become the program, with these variables: its exit code, its signals and its terminal are then its own. A process
+    beside it prints the summary of the recording when it has ended. Raise OSError if the program cannot be run.
+    """
+    program = os.getpid()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:  # its child belongs to nobody, so that the program does not wait for a process that it did not start
+        if os.fork() == 0:
+            _summarize(program, folder)
+        os._exit(0)
+    os.waitpid(child, 0)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
+        signal.signal(number, signal.SIG_DFL)
+    os.execvpe(command[0], list(command), {**os.environ, **values})
 
-    def pass_on(number: int, _: FrameType | None) -> None:
-        child.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in _SIGNALS}
-    # A terminal sends its interrupt to both; the program decides how it ends.
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN if sys.stdin.isatty() else pass_on)
+def _summarize(program: int, folder: Path) -> NoReturn:
+    """Print the summary on stderr when a process has ended, and end. If the folder of the recording is gone, the
+    program could not be run.
+    """
     try:
-        code = child.wait()
+        os.setsid()
+        with open(os.devnull, "r+b") as nowhere:
+            os.dup2(nowhere.fileno(), 0)
+            os.dup2(nowhere.fileno(), 1)
+        begun = _begun(program)
+        while begun is not None and _begun(program) == begun:
+            time.sleep(_LATE_S)
+        if (folder / "recorder").exists():
+            os.write(2, f"{summary(folder)}\n".encode("utf-8", "backslashreplace"))
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return 128 - code if code < 0 else code
+        os._exit(0)
+
+
+def _begun(process: int) -> str | None:
+    """Return when a process began, in ticks since the start of the machine; None if it has ended."""
+    try:
+        state, *facts = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else facts[18]
 
 
 def summary(folder: Path) -> str:
     """Return a sentence on what was recorded."""
     try:
-        recordings = recording_files.load(folder)
+        paths = recording_files.listed(folder)
     except DlioError as fault:
         return f"nothing was recorded: {fault}"
-    faults = sum(len(one.faults) for one in recordings)
-    killed = sum(not one.has_end for one in recordings)
-    size = sum(one.path.stat().st_size for one in recordings)
-    state = f"recorded {len(recordings)} process(es) in {size:,} B"
+    contents = (path.read_bytes() for path in paths)
+    size = faults = killed = 0
+    for content in contents:
+        size += len(content)
+        faults += content.count(b',"fault",') + content.count(b',"unseen",')
+        killed += b',"end"]' not in content[-_TAIL:]
+    state = f"recorded {len(paths)} process(es) in {size:,} B"
     state += f"; {killed} of them did not end by themselves" if killed else ""
     state += f"; {faults} remark(s) on what is not recorded" if faults else ""
     return f"{state}; see: dlio-hpc characterize {shlex.quote(str(folder))}"

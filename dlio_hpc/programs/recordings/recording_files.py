@@ -61,17 +61,22 @@ def is_recording(path: Path) -> bool:
     return (path / PROCESSES).is_dir()
 
 
-def load(folder: Path) -> list[ProcessRecording]:
-    """Return all processes of a recording in the order of their start. Raise ConfigError if it has none, and InvalidRun
-    if a file has no head that this version reads.
-    """
+def listed(folder: Path) -> list[Path]:
+    """Return the files of all processes of a recording. Raise ConfigError if it has none."""
     paths = sorted((folder / PROCESSES).glob("*/*.jsonl"))
     if not paths:
         raise ConfigError(
             f"{folder} has no recorded process: the program ran no Python of version 3.8 or newer, or ran it with -I, "
             "-E or -S, or with another PYTHONPATH"
         )
-    return sorted(map(_load, paths), key=lambda recording: recording.process.begun)
+    return paths
+
+
+def load(folder: Path) -> list[ProcessRecording]:
+    """Return all processes of a recording in the order of their start. Raise ConfigError if it has none, and InvalidRun
+    if a file has no head that this version reads.
+    """
+    return sorted(map(_load, listed(folder)), key=lambda recording: recording.process.begun)
 
 
 def _content(path: Path) -> bytes:
