@@ -180,9 +180,16 @@ def _step_section(verdict: StepVerdict) -> Section:
         name, shown = _STEPS[factor.name]
         cells = ["-" if value is None else shown(value) for value in (factor.program, factor.run)]
         apart = "-" if factor.apart is None else f"{factor.apart:.1%}"
-        judged = "not judged" if not factor.is_judged else "differs" if factor in verdict.differing else ""
-        rows.append([name, *cells, apart, judged if factor.apart is not None or not factor.is_judged else "unknown"])
+        rows.append([name, *cells, apart, _judgement(factor, verdict)])
     return Section("Steps", [Table("", _STEP_HEADER, rows, legend=_WAIT)], page_order=1)
+
+
+def _judgement(factor: StepFactor, verdict: StepVerdict) -> str:
+    if not factor.is_judged:
+        return "not judged"
+    if factor.apart is None:
+        return "unknown"
+    return "differs" if factor in verdict.differing else "agrees"
 
 
 def _lines(absent: NotDerived) -> list[str]:
@@ -192,4 +199,4 @@ def _lines(absent: NotDerived) -> list[str]:
     if absent.untraced_bytes:
         lines.append(f"Not traced: {format_size(absent.untraced_bytes)} through STDIO.")
     lines += [f"Note: {note}" for note in absent.notes]
-    return lines or ["Nothing: each key follows from the log, and no file is left out."]
+    return lines or ["Nothing: no key has a default, and no file is left out."]
