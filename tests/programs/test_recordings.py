@@ -12,7 +12,13 @@ import pytest
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config import workload
 from dlio_hpc.programs.characterize.characterize import Character
-from dlio_hpc.programs.recordings import recorded_character, recorded_run
+from dlio_hpc.programs.recordings import (
+    recorded_character,
+    recorded_checkpoints,
+    recorded_program,
+    recorded_run,
+    recording_files,
+)
 from dlio_hpc.programs.reports import workload_yaml
 from tests.support import characters, fidelity
 from tests.support.places import ROOT
@@ -75,6 +81,45 @@ def test_a_loop_of_its_own_is_said_to_be_one(name: str, tmp_path: Path) -> None:
     assert bool(made.derived.against) != CASES[name].is_training
     sure = {key for key, value in made.derived.keys.items() if value.confidence in ("recorded", "high")}
     assert sure <= {"dataset.format", "dataset.chunk", "dataset.compression"}
+
+
+_DISTRIBUTED = """
+import torch, torch.distributed, torch.distributed.checkpoint as checkpoints
+torch.distributed.init_process_group("gloo")
+model = torch.nn.Linear(100, 100)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader([torch.zeros(100)] * 64, batch_size=8)
+for epoch in range(3):
+    for batch in loader:
+        model(batch).sum().backward()
+        optimizer.step()
+    checkpoints.save({"model": model.state_dict()}, checkpoint_id=f"state{epoch}")
+checkpoints.load({"model": model.state_dict()}, checkpoint_id="state2")
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.job
+@pytest.mark.framework
+def test_ranks_of_torchrun_save_distributed_checkpoints(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(_DISTRIBUTED)
+    recorded_run.prepare(tmp_path / "recording")
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "train.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        env=os.environ | recorded_run.variables(tmp_path / "recording", False),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    program = recorded_program.of(recording_files.load(tmp_path / "recording"))
+    assert program.script.endswith("train.py")
+    assert [rank.number for rank in program.ranks] == [0, 1]
+    for rank in program.ranks:
+        saved = [(one.library, Path(one.file or "").name, one.steps) for one in rank.transfers if one.kind == "save"]
+        assert saved == [("torch.distributed", f"state{epoch}", 8 * (epoch + 1)) for epoch in range(3)]
+        assert [one.kind for one in rank.transfers].count("restore") == 1
+    keys = recorded_checkpoints.keys_of(program, 3, [8, 16, 24])
+    assert (keys["checkpoint.by"].value, keys["checkpoint.every_steps"].value) == ("all", None)
 
 
 class Events:
@@ -224,6 +269,16 @@ def test_one_pass_without_a_step_is_not_shown_to_train(tmp_path: Path) -> None:
         "saves a model"
     ]
     assert recorded_character.load(tmp_path, is_forced=True).derived.keys["train.epochs"].value == 1
+
+
+def test_a_restored_state_is_said_to_be_one(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 15)
+    events.add("restore", "torch", 0.1, 14, 90_000)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    note = "1 state(s) were restored, as after a restart; the workload does not read them"
+    assert note in _one(tmp_path, events).notes
 
 
 def test_two_passes_without_a_step_train_if_a_model_is_saved(tmp_path: Path) -> None:

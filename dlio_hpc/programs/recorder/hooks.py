@@ -48,6 +48,7 @@ TABLE = {
     "pyarrow.dataset": ("table_hooks", "arrow_datasets"),
     "lmdb": ("table_hooks", "lmdb"),
     "webdataset": ("table_hooks", "webdataset"),
+    "orbax.checkpoint": ("orbax_hooks", "checkpointers"),
     "mpi4py.MPI": ("rank_hooks", "mpi"),
     "horovod.torch": ("rank_hooks", "horovod"),
     "horovod.tensorflow": ("rank_hooks", "horovod"),

@@ -116,6 +116,9 @@ def _notes(
             yield f"{one.path.name}: killed, or not ended yet"
     if program.others:
         yield f"{len(program.others)} process(es) of other scripts, or of other runs of this script, are left out"
+    restored = [one for rank in program.ranks for one in rank.transfers if one.kind == "restore"]
+    if restored:
+        yield f"{len(restored)} state(s) were restored, as after a restart; the workload does not read them"
     if data is None:
         return
     if made is None:
