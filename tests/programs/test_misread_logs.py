@@ -8,6 +8,7 @@ import pytest
 
 from dlio_hpc.analysis.log import merged_program
 from dlio_hpc.darshan import log_reader
+from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.files import file_stats
 from dlio_hpc.programs.reports import accepted_workload
@@ -453,3 +454,18 @@ def test_the_size_of_a_checkpoint_counts_what_stdio_wrote(tmp_path: Path) -> Non
     assert _values(character)["checkpoint.files"] == [128 + MIB]
     assert _sure(character, "checkpoint.files") == "medium"
     assert "checkpoint.requests" not in character.derived.keys
+
+
+@pytest.mark.parametrize(("seconds", "is_possible"), [(60.0, True), (2.5, False)])
+@pytest.mark.parametrize("traced", [True, False])
+def test_a_table_that_each_rank_loads_before_a_long_computation_is_possible_training(
+    tmp_path: Path, traced: bool, seconds: float, is_possible: bool
+) -> None:
+    """CANDLE's benchmarks do so, and save a history that has no model's name."""
+    calls = [
+        Call(rank, "/d/train.csv", at * MIB, MIB, at / 20 + rank / 100) for rank in range(4) for at in range(40)
+    ]  # fmt: skip
+    calls.append(Call(0, "/o/history.out", 0, 9000, 2.2, write=True))
+    made = characterize.load([_log(tmp_path / "x.darshan", calls, 4, traced, seconds=seconds)], None, False)
+    assert made.derived.against
+    assert ("training on data in memory is possible (all data were read once" in made.derived.against[0]) == is_possible

@@ -110,6 +110,9 @@ def derive(
     keys, pace, observed = (_by_counters if reads is None else _by_trace)(subject)
     workers = 1 if reads is None else reads.workers
     reasons = training_check.against(roles, keys, None if reads is None else pace, workers)
+    memory = _in_memory(subject, keys, 0, np.inf).get("reader.load") if reasons else None
+    if memory is not None:
+        reasons[0] += f"; training on data in memory is possible ({memory.evidence})"
     if reasons and not is_forced:
         return Derived({}, [], roles, reasons, requests is not None)
     made = _saved(subject, keys, pace)
