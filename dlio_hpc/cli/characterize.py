@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload even if the program is not shown to train.")
 @option("--no-content", is_flag=True, help="Do not read files of the dataset. Default: read the heads of up to four.")
-@option(
-    "--check",
-    is_flag=True,
-    help="Run the workload on a small dataset, and judge its requests and steps.",
-)
+@option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its requests and steps.")
 # Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
 @click.option(
     "--tolerance", callback=parsed(units.share), metavar="NUMBER", default="0.95", show_default=True,

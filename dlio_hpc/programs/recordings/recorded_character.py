@@ -14,6 +14,7 @@ from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.recordings import (
     own_loop,
+    read_counts,
     recorded_checkpoints,
     recorded_files,
     recorded_program,
@@ -63,14 +64,10 @@ def _load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, 
     """
     if not data.is_memory or data.is_mapped or load.value != "memory":
         return load
-    counts = [
-        unseen_bytes.counted([rank], one.begin, one.end) or 0
-        for rank, passes in zip(program.ranks, made.passes, strict=True)
-        for one in passes
-    ]
-    if sum(counts) < max(_LEAST_UNSEEN, _UNSEEN * sum(data.sizes)):
+    counted = read_counts.of_passes(program.ranks, made.passes)
+    if counted is None or counted[0] < max(_LEAST_UNSEEN, _UNSEEN * sum(data.sizes)):
         return load
-    evidence = f"{format_size(sum(counts))} were read in the passes by calls that are not recorded"
+    evidence = f"{format_size(counted[0])} were read in the passes by calls that are not recorded"
     return DerivedValue("on_demand", "low", evidence)
 
 

@@ -2,7 +2,7 @@
 
 import statistics
 
-from dlio_hpc.programs.recordings import unseen_bytes
+from dlio_hpc.programs.recordings import read_counts
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
 from dlio_hpc.programs.step_check import StepProfile
@@ -19,24 +19,11 @@ def of(program: RecordedProgram, made: RecordedTraining, is_mapped: bool, is_in_
     computed = [batch.compute for batch in batches if batch.compute is not None]
     if any(batch.is_step for batch in batches):  # a step of fit is not told apart from the wait for its batch
         waits, computed = [], []
+    counted = None if is_mapped else read_counts.of_passes(program.ranks, made.passes, 1 if is_in_memory else 0)
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     return StepProfile(
         steps=statistics.median(len(one.batches) for one in passes) / repeats,
-        bytes=None if is_mapped else _bytes_of_a_step(program, made, 1 if is_in_memory else 0),
+        bytes=None if counted is None else counted[0] / counted[1],
         compute_s=statistics.mean(computed) if computed else None,
         wait_s=statistics.mean(waits) if waits else None,
     )
-
-
-def _bytes_of_a_step(program: RecordedProgram, made: RecordedTraining, first: int) -> float | None:
-    """Return the bytes that the processes of a rank read in its passes from pass `first` on, by the kernel's count,
-    divided by the steps.
-    """
-    counts = [
-        (unseen_bytes.counted([rank], one.begin, one.end), len(one.batches))
-        for rank, passes in zip(program.ranks, made.passes, strict=True)
-        for one in passes[first:]
-        if one.batches
-    ]
-    known = [(size, steps) for size, steps in counts if size is not None]
-    return sum(size for size, _ in known) / sum(steps for _, steps in known) if known else None

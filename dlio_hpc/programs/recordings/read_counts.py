@@ -1,0 +1,67 @@
+"""Bytes that the processes of a rank read, as the kernel counts them at some times of a recording."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlio_hpc.programs.recordings.recorded_program import Pass, RankRecording
+from dlio_hpc.programs.recordings.recording_files import ProcessRecording
+
+
+class ReadCounts(NamedTuple):
+    """Counts of a process. begun: time of its start. work_begin: time at which a worker of a loader began its work;
+    None for other processes. times: of the counts, not empty. bytes: read by then.
+    """
+
+    begun: float
+    work_begin: float | None
+    times: list[float]
+    bytes: list[int]
+
+    def between(self, begin: float, end: float) -> int:
+        """Return the bytes that were read between two times. A worker has read all that it read after it began its
+        work, if it began between the two times, and otherwise nothing; modules that it read before do not count.
+        """
+        if self.work_begin is None:
+            return self._nearest(end) - (0 if self.begun >= begin else self._nearest(begin))
+        if not begin <= self.work_begin <= end:
+            return 0
+        first = min(bisect_left(self.times, self.work_begin), len(self.bytes) - 1)
+        return self.bytes[-1] - self.bytes[first]
+
+    def _nearest(self, time: float) -> int:
+        """Return the count nearest to a time; the earlier one of two."""
+        after = bisect_left(self.times, time)
+        near = [place for place in (after - 1, after) if 0 <= place < len(self.times)]
+        return self.bytes[min(near, key=lambda place: abs(self.times[place] - time))]
+
+
+def of(rank: RankRecording) -> list[ReadCounts]:
+    """Return the counts of a rank; an empty list if the kernel did not count. Of a rank with workers, these are the
+    counts of the workers: the kernel adds them to those of the rank's own process when they end.
+    """
+    counts = [_of_process(process) for process in rank.processes]
+    workers = [one for one in counts if one.work_begin is not None]
+    return [one for one in workers or counts if one.times]
+
+
+def _of_process(process: ProcessRecording) -> ReadCounts:
+    moved = [(event.time, int(event.values[0])) for event in process.events if event.kind == "moved"]
+    begin = next((event.time for event in process.events if event.kind == "worker"), None)
+    return ReadCounts(process.process.begun, begin, [time for time, _ in moved], [size for _, size in moved])
+
+
+def of_passes(
+    ranks: Sequence[RankRecording], passes: Sequence[Sequence[Pass]], first: int = 0
+) -> tuple[int, int] | None:
+    """Return the bytes that the ranks read in their passes from pass `first` on, and the number of steps in these
+    passes. Return None if there is no such pass, or if the kernel did not count.
+    """
+    size = steps = 0
+    for rank, mine in zip(ranks, passes, strict=True):
+        counts = of(rank)
+        for one in mine[first:] if counts else ():
+            if one.batches:
+                size += sum(count.between(one.begin, one.end) for count in counts)
+                steps += len(one.batches)
+    return (size, steps) if steps else None
