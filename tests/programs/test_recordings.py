@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,35 @@ def test_wait_and_compute_are_kept_apart(tmp_path: Path) -> None:
     )
     assert keys["reader.shuffle.files"].value is True
     assert "checkpoint.by" not in keys
+
+
+@pytest.mark.parametrize(("orders", "reseed"), [((1, 1, 1), False), ((1, 1, 2), True), ((1, 2, 3), True)])
+def test_passes_with_the_same_random_order_are_said_to_have_it(
+    tmp_path: Path, orders: tuple[int, ...], reseed: bool
+) -> None:
+    """A DistributedSampler whose set_epoch() is not called gives the same order in each epoch."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS | {"seed": 7})
+    for factor in orders:
+        _passes(events, 1, 7, True, 0.5, [21, 0, 9, [factor * 5 * number % 21 for number in range(16)]])
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["reader.shuffle.seed"].value, keys["reader.shuffle.reseed"].value) == (7, reseed)
+    assert keys["reader.shuffle.reseed"].confidence == "recorded"
+    assert "most of 3 samples, 300 B in memory" in keys["reader.batch_size"].evidence
+    path = tmp_path / "derived.yaml"
+    path.write_text(workload_yaml.write(recorded_character.load(tmp_path), "x"))
+    assert workload.load(str(path)).reader.shuffle.reseed is reseed
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 60, None])
+def test_a_seed_that_no_workload_has_is_left_out(tmp_path: Path, seed: int | None) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS | {"seed": seed})
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert not {"reader.shuffle.seed", "reader.shuffle.reseed"} & set(keys)
 
 
 def test_samples_in_the_order_of_the_dataset_are_not_shuffled(tmp_path: Path) -> None:
@@ -539,6 +569,87 @@ def test_reads_that_the_kernel_counts_are_no_data_in_memory(tmp_path: Path) -> N
         assert (made.derived.keys["reader.load"].value, made.derived.keys["reader.load"].confidence) == (load, level)
         assert made.steps is not None
         assert (made.steps.bytes or 0) * 14 == pytest.approx(moved, abs=60)
+
+
+@pytest.mark.parametrize(("ready", "size"), [(True, 5_000), (False, 605_000)])
+def test_what_a_worker_loads_before_it_reads_samples_is_not_counted(tmp_path: Path, ready: bool, size: int) -> None:
+    """Three workers, of which each loads 2.8 MB of modules and then reads 7, 5 and 2 steps of 5,000 B. Recordings of
+    earlier versions do not say when a worker was ready.
+    """
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    events.add("moved", 0, 0, after=0.5)
+    _passes(events, 1, 14, True, 0.5, [42, 0, 9, [4, 2]])
+    events.add("moved", 99_000_000, 0)
+    events.write()
+    for number, steps in enumerate((7, 5, 2)):
+        worker = Events(tmp_path, number + 1)
+        worker.add("worker", number, 3, after=0.6)
+        worker.add("moved", 1000, 0)
+        if ready:
+            worker.add("fetcher", after=0.25)
+            worker.add("moved", 2_801_000, 0)
+        worker.add("moved", 2_801_000 + steps * 5_000, 0, after=9.0)
+        worker.write(parent=100, rank=[0, 1, "RANK"])
+    made = recorded_character.load(tmp_path)
+    assert made.steps is not None
+    assert made.steps.bytes == pytest.approx(size)
+
+
+@pytest.mark.parametrize("sampler", ["Own", "Other"])
+def test_loaders_that_are_iterated_together_are_told_apart(tmp_path: Path, sampler: str) -> None:
+    """Two loaders, with the same or with other settings, give a batch each for a step, in three epochs of new loaders.
+    The workload has one of them, and says so; the kernel counts the bytes of both.
+    """
+    events = Events(tmp_path)
+    _files(events, 14)
+    for epoch in range(3):
+        first, second = 2 * epoch, 2 * epoch + 1
+        events.add("loader", first, _SETTINGS)
+        events.add("loader", second, _SETTINGS | {"sampler": sampler})
+        events.add("pass", first, 0.0)
+        events.add("moved", 42_000 * epoch, 0)
+        events.add("pass", second, 0.0, after=0.25)
+        for step in range(7):
+            for place, loader in enumerate((first, second)):
+                events.add("batch", loader, 0.25, 3, 300, after=0.25)
+                events.add("open", 2 * step + place, 0)
+            events.add("step", "SGD", after=0.5)
+        for loader in (first, second):
+            events.add("end_of_pass", loader, 0.0, [21, 0, 9, [4, 2]])
+        events.add("moved", 42_000 * (epoch + 1), 0)
+    made = _one(tmp_path, events)
+    keys = made.derived.keys
+    assert (keys["train.epochs"].value, keys["reader.batch_size"].value) == (3, 3)
+    assert not [key for key in keys if key.startswith("evaluation.")]
+    assert [note for note in made.notes if note.startswith("1 other loader(s) gave batches between")]
+    assert made.steps is not None
+    assert (made.steps.steps, made.steps.bytes) == (7, 6000)
+
+
+def test_a_recording_of_many_passes_is_read_in_linear_time(tmp_path: Path) -> None:
+    """Each pass has a batch, a step and a saved state."""
+    events = Events(tmp_path)
+    _files(events, 5)
+    events.add("loader", 0, _SETTINGS)
+    for number in range(3000):
+        events.add("pass", 0, 0.0, after=0.25)
+        events.add("batch", 0, 0.0, 3, 300)
+        events.add("open", number % 5, 0)
+        events.add("step", "SGD", after=0.5)
+        events.add("save", "torch", 0.25, None, 500, after=0.25)
+        events.add("end_of_pass", 0, 0.0, None)
+    events.write()
+    calls = Counter[str]()
+    sys.setprofile(lambda frame, kind, _: calls.update([frame.f_code.co_name] if kind == "call" else []))
+    try:
+        made = recorded_character.load(tmp_path)
+    finally:
+        sys.setprofile(None)
+    assert made.derived.keys["compute.time"].value == 0.5
+    assert made.derived.keys["train.epochs"].value == 3000
+    assert sum(calls.values()) < 200 * 3000
 
 
 def test_a_recording_is_characterized_by_the_verb(tmp_path: Path) -> None:

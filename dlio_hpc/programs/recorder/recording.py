@@ -31,7 +31,7 @@ _LATE_S, _MANY = 0.5, 256
 # Kinds of events that happen for each step, batch, file or call.
 FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file", "train_batch", "test_batch"})
 # Kinds of events after which the kernel's counts of bytes are written at once: between two of them lies a pass.
-_COUNTED = frozenset({"pass", "end_of_pass", "worker", "epoch_begin", "epoch_end", "test_begin"})
+_COUNTED = frozenset({"pass", "end_of_pass", "worker", "fetcher", "epoch_begin", "epoch_end", "test_begin"})
 # Version of the format, and folder of a recording in which the files of its processes lie.
 VERSION, PROCESSES = 1, "processes"
 # Folder of the recorder.

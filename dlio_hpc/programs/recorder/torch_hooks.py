@@ -95,7 +95,7 @@ def _settings(context: Context, loader: Any) -> dict[str, Any]:
         "pin_memory": getattr(loader, "pin_memory", None),
         "drop_last": getattr(loader, "drop_last", None) or getattr(batches, "drop_last", False),
         "start_method": start.get_start_method() if start is not None else None,
-        "seed": generator.initial_seed() if generator is not None else None,
+        "seed": generator.initial_seed() if generator is not None else _own(sampler, "seed"),
         "dataset": name(type(dataset).__name__),
         "samples": _length(dataset, is_iterable),
         "is_iterable": is_iterable,
@@ -105,6 +105,12 @@ def _settings(context: Context, loader: Any) -> dict[str, Any]:
         "shuffle": getattr(sampler, "shuffle", None),
         "collate": name(getattr(getattr(loader, "collate_fn", None), "__name__", "")),
     }
+
+
+def _own(sampler: Any, name: str) -> int | None:
+    """Return an attribute of a sampler that is a whole number, such as the seed of a DistributedSampler."""
+    value = getattr(sampler, "__dict__", {}).get(name)
+    return value if type(value) is int else None
 
 
 def _length(dataset: Any, is_iterable: bool) -> int | None:
@@ -138,13 +144,20 @@ def worker(context: Context, module: ModuleType) -> None:
 
 
 def fetchers(context: Context, module: ModuleType) -> None:
-    """Record the time in which a process reads the samples of a batch and collates them."""
+    """Record that a process is ready to read samples, and the time in which it reads those of a batch and collates
+    them.
+    """
+
+    def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
+        context.recording.add("fetcher")
 
     def fetched(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         indexes = argument(arguments, keys, 1, "possibly_batched_index")
         count = len(indexes) if isinstance(indexes, (list, tuple)) else 1
         context.recording.add("fetch", count, round(seconds, 7), amount(result)[0])
 
+    if hasattr(module, "_BaseDatasetFetcher"):
+        wrap(context, module._BaseDatasetFetcher, "__init__", made)
     for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
         if hasattr(module, name):
             wrap(context, getattr(module, name), "fetch", fetched)

@@ -9,8 +9,8 @@ from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 
 class ReadCounts(NamedTuple):
-    """Counts of a process. begun: time of its start. work_begin: time at which a worker of a loader began its work;
-    None for other processes. times: of the counts, not empty. bytes: read by then.
+    """Counts of a process. begun: time of its start. work_begin: time at which a worker of a loader was ready to
+    read samples; None for other processes. times: of the counts, not empty. bytes: read by then.
     """
 
     begun: float
@@ -47,8 +47,16 @@ def of(rank: RankRecording) -> list[ReadCounts]:
 
 def _of_process(process: ProcessRecording) -> ReadCounts:
     moved = [(event.time, int(event.values[0])) for event in process.events if event.kind == "moved"]
-    begin = next((event.time for event in process.events if event.kind == "worker"), None)
-    return ReadCounts(process.process.begun, begin, [time for time, _ in moved], [size for _, size in moved])
+    times, sizes = [time for time, _ in moved], [size for _, size in moved]
+    return ReadCounts(process.process.begun, _work_begin(process), times, sizes)
+
+
+def _work_begin(process: ProcessRecording) -> float | None:
+    """Return when a worker made what fetches samples. Before, PyTorch loads some 300 KB of its modules. A recorder of
+    an earlier version wrote no such event: then it is when the worker began.
+    """
+    begins = {kind: event.time for event in reversed(process.events) for kind in [event.kind]}
+    return begins.get("fetcher", begins["worker"]) if "worker" in begins else None
 
 
 def of_passes(

@@ -124,10 +124,21 @@ def _notes(
         spans = _spans(made)
         begin, end = min(begin for begin, _ in spans), max(end for _, end in spans)
         yield from filter(None, [unseen_bytes.note(program.ranks, data, begin, end)])
-    if made is not None and made.other_loaders:
-        yield f"{len(made.other_loaders)} other loader(s) with steps are left out: phases of training on other data"
+    if made is not None:
+        yield from _other_loaders(made)
     if data.made:
         yield f"the program itself wrote {data.made:,} of the files of its dataset before it read them"
+
+
+def _other_loaders(made: RecordedTraining) -> Iterator[str]:
+    """Yield what loaders besides that of the training do."""
+    if made.other_loaders:
+        yield f"{len(made.other_loaders)} other loader(s) with steps are left out: phases of training on other data"
+    if made.beside_it:
+        yield (
+            f"{len(made.beside_it)} other loader(s) gave batches between those of the training; the workload has one "
+            "loader, and does not read what the others read"
+        )
 
 
 def _job(program: RecordedProgram) -> LogJob:

@@ -1,7 +1,9 @@
 """Events of a recording: what each kind holds. A recording may come from anybody, so that each event is checked."""
 
+import functools
+import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,6 +22,7 @@ class _Settings(Struct):
     workers: Annotated[int, Meta(ge=0, le=1 << 16)] | None = None
     prefetch_factor: Annotated[int, Meta(ge=0, le=1 << 20)] | None = None
     samples: Count | None = None
+    seed: int | None = None
     shards: Annotated[int, Meta(ge=1, le=1 << 32)] | None = None
     drop_last: bool | None = None
     is_iterable: bool | None = None
@@ -32,11 +35,12 @@ _CALL = tuple[Text, Seconds, Count | None, Count | None, Count | None, list[int 
 _NUMBER = tuple[int | None]
 # Types of the values of each kind.
 _KINDS: dict[str, Any] = {
-    "start": list[Any], "end": list[Any], "library": tuple[Text, Any], "loader": tuple[Count, _Settings],
+    "start": tuple[()], "end": tuple[()], "library": tuple[Text, Any], "loader": tuple[Count, _Settings],
     "fit": tuple[_Settings], "pass": tuple[Loader, Seconds],
     "batch": tuple[Loader, Seconds, Count | None, Count],
     "end_of_pass": tuple[Loader, Seconds, tuple[Count, Count, Count, list[int]] | None],
-    "worker": tuple[Count | None, Count | None], "fetch": tuple[Count, Seconds, Count], "step": tuple[Text],
+    "worker": tuple[Count | None, Count | None], "fetcher": tuple[()],
+    "fetch": tuple[Count, Seconds, Count], "step": tuple[Text],
     "save": _FILE, "restore": _FILE, "rank": tuple[Count, Count, Text], "read": _CALL, "write": _CALL,
     "map": tuple[Text, Count | None, Count], "table": tuple[Count | None, Count | None, Count | None, Count | None],
     "array": tuple[Count, Count, list[Count], Count, list[Count] | None, Text | None, Any],
@@ -49,25 +53,42 @@ _KINDS: dict[str, Any] = {
     "train_batch_begin": _NUMBER, "train_batch": _NUMBER, "test_begin": _NUMBER, "test_end": _NUMBER,
     "test_batch": _NUMBER,
 }  # fmt: skip
+# Kinds with settings for the reader besides those that are checked, or with a value that earlier versions lack.
+_LOOSE = frozenset({"loader", "fit", "pass"})
+_OF_LOADERS = frozenset({"pass", "batch", "end_of_pass"})
 # Place of the number of a file in the values of a kind.
 _FILES = {
     "read": 2, "write": 2, "save": 2, "restore": 2, "map": 1, "array": 1, "open": 0, "written": 0, "table": 0,
 }  # fmt: skip
 
 
-def is_valid(kind: Any, time: Any, values: list[Any], files: Mapping[int, str]) -> bool:
-    """Return whether an event is as the recorder writes it. files: path by number, of the process."""
-    if not isinstance(kind, str) or kind not in _KINDS:
-        return False
+def decoded(line: bytes, files: Mapping[int, str]) -> tuple[float, str, tuple[Any, ...]] | None:
+    """Return time, kind and values of an event; None if it is not as the recorder writes it. files: path by number, of
+    the process.
+    """
+    kind = sys.intern(line.partition(b'"')[2].partition(b'"')[0].decode("ascii", "replace"))
+    if kind not in _KINDS:
+        return None
     try:
-        msgspec.convert(time, Seconds)
-        msgspec.convert(values[:2] if kind == "pass" else values, _KINDS[kind])
-    except msgspec.ValidationError:
-        return False
-    if kind in ("pass", "batch", "end_of_pass") and not _is_loader(values[0]):
-        return False
-    numbers = values[1] if kind == "source" else values[_FILES[kind] :][:1] if kind in _FILES else []
-    return all(number is None or number in files for number in numbers)
+        time, name, *given = _decoder(kind).decode(line)
+        if kind in _LOOSE:
+            msgspec.convert((time, name, *given[:2]), _types(kind))
+    except ValueError:  # of msgspec, or of text that is no UTF-8
+        return None
+    values = tuple(given)
+    numbers = values[1] if kind == "source" else values[_FILES[kind] :][:1] if kind in _FILES else ()
+    is_whole = name == kind and all(number is None or number in files for number in numbers)
+    return (time, kind, values) if is_whole and (kind not in _OF_LOADERS or _is_loader(values[0])) else None
+
+
+@functools.cache
+def _decoder(kind: str) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(list[Any] if kind in _LOOSE else _types(kind))
+
+
+def _types(kind: str) -> Any:
+    """Return the type of an event of a kind: time, kind, values."""
+    return tuple.__class_getitem__((Seconds, str, *get_args(_KINDS[kind])))
 
 
 def _is_loader(value: Any) -> bool:

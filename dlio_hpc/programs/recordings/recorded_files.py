@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -118,11 +119,8 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     timed = [] if math.isinf(first) else [read for read in reads if read.library not in _MAPS]
     reads = [*timed, *_without_evaluation([read for read in reads if not timed or read.library in _MAPS])]
     last = max((end for _, end in spans), default=-math.inf)
-    inside = [
-        read
-        for read in reads
-        if (read.library in _MAPS and read.time <= last) or any(begin <= read.time <= end for begin, end in spans)
-    ]
+    parts = _merged(spans)
+    inside = [read for read in reads if (read.library in _MAPS and read.time <= last) or _is_in(read.time, parts)]
     is_memory = not inside
     kept = _largest(inside or [read for read in reads if read.time <= first], sizes)
     if not kept:
@@ -138,6 +136,23 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
         library, kind, paths, kept, is_memory, _arrays(processes, kept, array), _rows(processes, paths),
         len(made & set(paths)), library in _MAPS, _foreign(library, next(iter(paths)), processes),
     )  # fmt: skip
+
+
+def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return spans in the order of time; those that overlap are one."""
+    made: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if made and begin <= made[-1][1]:
+            made[-1] = made[-1][0], max(made[-1][1], end)
+        else:
+            made.append((begin, end))
+    return made
+
+
+def _is_in(time: float, parts: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a time is in one of the parts, which _merged() returned."""
+    place = bisect_right(parts, (time, math.inf)) - 1
+    return place >= 0 and time <= parts[place][1]
 
 
 def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> str:

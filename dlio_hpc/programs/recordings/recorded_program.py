@@ -1,6 +1,7 @@
 """A recorded program: its ranks with their workers, and the passes of their loaders."""
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -240,7 +241,7 @@ class _Walk:
     def __init__(self, stages: Mapping[int, PipelineStage]) -> None:
         self._pipelines = {number: chain_name(chain(stages, number)) for number in stages}
         self._names: dict[int, str] = {}
-        self._open: dict[str, _OpenPass] = {}
+        self._open: dict[Any, _OpenPass] = {}
         self._passes: list[_OpenPass] = []
         self._current: _OpenPass | None = None
         # The epoch of a fit, the loader that feeds it, the pass of its evaluation, and the begin of its step.
@@ -279,10 +280,11 @@ class _Walk:
             if self._epoch is not None and not self._epoch.batches and self._test is None:
                 self._epoch.loader = self._fed_by = loader
             return
-        self._begin(loader, event.time - event.values[1])  # workers begin to read before __iter__ returns
+        self._begin(event, loader)
 
-    def _begin(self, loader: str, time: float) -> _OpenPass:
-        made = self._open[loader] = _OpenPass(loader, time)
+    def _begin(self, event: Event, loader: str) -> _OpenPass:
+        """Begin a pass. Workers begin to read, and the program to wait, before the event."""
+        made = self._open[_key(event.values[0])] = _OpenPass(loader, event.time - event.values[1])
         self._passes.append(made)
         return made
 
@@ -291,11 +293,11 @@ class _Walk:
         loader = self._loader(number)
         if loader is None or self._is_in_fit:
             return
-        self._current = self._open.get(loader) or self._begin(loader, event.time - wait)
+        self._current = self._open.get(_key(number)) or self._begin(event, loader)
         self._current.batches.append(RecordedBatch(event.time, wait, samples, size))
 
     def end_of_pass(self, event: Event) -> None:
-        made = self._open.pop(self._loader(event.values[0]) or "", None)
+        made = self._open.pop(_key(event.values[0]), None)
         if made is not None:
             made.end, made.is_whole, made.order = event.time - event.values[1], True, event.values[2]
 
@@ -357,11 +359,40 @@ class _Walk:
 
     def finished(self) -> Iterator[Pass]:
         spans = [(made.begin, made.last) for made in self._passes]
-        spans += [(event.time - event.values[1], event.time) for event, _ in self.transfers]
+        spans = sorted(spans + [(event.time - event.values[1], event.time) for event, _ in self.transfers])
+        _tell_apart(self._passes)
         for made in self._passes:
-            others = [span for span in spans if made.begin <= span[0] <= made.last and span != (made.begin, made.last)]
-            batches = _computed(made.batches, made.end if made.is_whole else None, others)
-            yield Pass(made.loader, made.begin, made.last, batches, made.steps, made.is_whole, made.order)
+            own, until = (made.begin, made.last), made.end if made.is_whole else None
+            batches = _computed(made.batches, until, [span for span in _begun(spans, *own) if span != own])
+            yield Pass(made.loader, *own, batches, made.steps, made.is_whole, made.order)
+
+
+def _key(number: Any) -> Any:
+    """Return what stands for a loader among those that are open: its number, or that of a pipeline of tf.data."""
+    return tuple(number) if isinstance(number, list) else number
+
+
+def _begun(spans: Sequence[tuple[float, float]], begin: float, end: float) -> Sequence[tuple[float, float]]:
+    """Return the spans that begin between two times, of spans in the order of their begin."""
+    return spans[bisect_left(spans, (begin, -math.inf)) : bisect_right(spans, (end, math.inf))]
+
+
+def _tell_apart(passes: Sequence[_OpenPass]) -> None:
+    """Give loaders of one name that are iterated together a name each."""
+    latest: dict[str, list[_OpenPass]] = defaultdict(list)
+    for made in sorted(passes, key=lambda made: made.begin):
+        same = latest[made.loader]
+        place = next((place for place, one in enumerate(same) if not is_between(one.batches, made.batches)), len(same))
+        same[place : place + 1] = [made]
+        made.loader += f", {place + 1} of its kind" if place else ""
+
+
+def is_between(some: Sequence[RecordedBatch], others: Sequence[RecordedBatch]) -> bool:
+    """Return whether a loader gave some batches between the first and the last of others."""
+    if not others:
+        return False
+    first = bisect_right(some, others[0].time, key=lambda batch: batch.time)
+    return first < len(some) and some[first].time < others[-1].time
 
 
 _ACTIONS: dict[str, Callable[[_Walk, Event], None]] = {
@@ -387,7 +418,8 @@ def _computed(
             made.append(batch)
             continue
         apart = sum(
-            max(0.0, min(until, last) - max(batch.time, first)) for first, last in others if first >= batch.time - 1e-9
+            max(0.0, min(until, last) - max(batch.time, first))
+            for first, last in _begun(others, batch.time - 1e-9, until)
         )
         made.append(batch._replace(compute=max(0.0, until - batch.time - apart)))
     return made

@@ -21,6 +21,7 @@ from dlio_hpc.programs.recordings.recorded_program import (
     RecordedBatch,
     RecordedProgram,
     by_loader,
+    is_between,
     loader_name,
     stages_of,
 )
@@ -30,6 +31,8 @@ from dlio_hpc.programs.recordings.tensorflow_pipelines import Pipeline
 _IN_ORDER = 0.9
 # Sizes that differ by less than this share are equal. An array smaller than the largest by this factor is a label.
 _EVEN, _LABEL = 0.001, 64
+# Number of samples from which on two random orders that begin alike are the same.
+_LONG = 8
 # Share of the batches of a pass up to which a pass that was left is a look at the data.
 _LOOK = 0.1
 # Keys that a recording shows without a loader, too.
@@ -44,6 +47,7 @@ class RecordedTraining(NamedTuple):
     """Training of a program. loader: name of its loader. settings: of the loader, as its library names them. passes: of
     each rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether
     steps of an optimizer or of fit, or gradients, were recorded. other_loaders: names of other loaders with steps.
+    beside_it: names of loaders whose batches came between those of this one.
     """
 
     loader: str
@@ -53,6 +57,7 @@ class RecordedTraining(NamedTuple):
     is_proven: bool
     pipeline: Pipeline | None = None
     other_loaders: Sequence[str] = ()
+    beside_it: Sequence[str] = ()
 
     @property
     def batches(self) -> list[RecordedBatch]:
@@ -73,21 +78,40 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
         return None
     loader = max(batches, key=lambda name: (steps[name] > 0, batches[name]))
     mine = [_of_training(passes_of.get(loader, []), steps[loader] > 0) for passes_of in loaders]
+    beside = [_beside(passes, rank.passes) for passes, rank in zip(mine, program.ranks, strict=True)]
+    beside_it = sorted({one.loader for passes in beside for one in passes})
     others = [
         [
             one
             for name, passes in passes_of.items()
             for one in passes
-            if one.batches and not one.steps and (name != loader or (steps[loader] and one.is_whole))
+            if one.batches
+            and not one.steps
+            and (name != loader or (steps[loader] and one.is_whole))
+            and name not in beside_it
         ]
         for passes_of in loaders
     ]
-    other_loaders = sorted(name for name in steps if steps[name] and name != loader)
+    mine = [[_from_first(one, together) for one in passes] for passes, together in zip(mine, beside, strict=True)]
+    other_loaders = sorted(name for name in steps if steps[name] and name not in (loader, *beside_it))
     pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), loader)
     pipeline = pipeline if pipeline is not None and pipeline.files else None
     is_proven = bool(steps[loader] or _kinds(program, "gradient"))
     settings = _settings(program, loader, pipeline)
-    return RecordedTraining(loader, settings, mine, others, is_proven, pipeline, other_loaders)
+    return RecordedTraining(loader, settings, mine, others, is_proven, pipeline, other_loaders, beside_it)
+
+
+def _beside(mine: Sequence[Pass], passes: Sequence[Pass]) -> list[Pass]:
+    """Return the passes of other loaders that gave batches between those of the training loader."""
+    batches = sorted((batch for one in mine for batch in one.batches), key=lambda batch: batch.time)
+    loaders = {one.loader for one in mine}
+    return [one for one in passes if one.loader not in loaders and is_between(batches, one.batches)]
+
+
+def _from_first(one: Pass, together: Sequence[Pass]) -> Pass:
+    """Return a pass with the begin of the first that overlaps it: their workers begin to read together."""
+    begins = [other.begin for other in together if other.begin <= one.end and one.begin <= other.end]
+    return one._replace(begin=min([one.begin, *begins]))
 
 
 def _of_training(passes: Sequence[Pass], has_steps: bool) -> list[Pass]:
@@ -308,6 +332,8 @@ def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData
     factor = settings.get("prefetch_factor") or 0
     ahead = workers * factor
     name = f"{settings.get('library', 'loader')} loader of {settings.get('dataset', 'data')}"
+    held = round(statistics.median([batch.bytes for batch in batches] or [0]))
+    in_memory = f", {format_size(held)} in memory" if held else ""
     # A loader does not show what an iterable dataset of the program's own reads ahead, and how Python's files are read.
     own: Confidence = "medium" if settings.get("is_iterable") else "recorded"
     keys = {
@@ -315,7 +341,7 @@ def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData
             "framework", f"read through {data.library or 'Python'}", "recorded" if data.library else "medium"
         ),
         "reader.load": _load(made, data),
-        "reader.batch_size": _recorded(size, f"{name}: {len(batches):,} batches, most of {size:,} samples"),
+        "reader.batch_size": _recorded(size, f"{name}: {len(batches):,} batches, most of {size:,} samples{in_memory}"),
         "reader.read_threads": _recorded(max(1, workers), f"{name}: {workers} worker(s)"),
         "reader.prefetch": _recorded(ahead, f"{name}: {workers} worker(s), prefetch_factor {factor}", own),
         "reader.shard": _recorded(_is_sharded(program, made), f"{_samples(made):,} samples of all ranks in a pass"),
@@ -380,11 +406,27 @@ def _order(made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue
         evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the one before"
         both = _recorded(is_random, evidence)
         has_many = data.arrays is not None or per_file > 2 * sum(map(len, made.passes))
-        return {
+        keys = {
             "reader.shuffle.files": both,
             "reader.shuffle.samples": both if has_many else _recorded(False, "one sample in a file"),
         }
+        return keys | _seed(made) if is_random else keys
     return {"reader.shuffle.files": _by_names(data), "reader.shuffle.samples": _by_rows(data)}
+
+
+def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
+    """Return the seed of the random order, and whether passes have different orders, as far as these were recorded."""
+    keys = {}
+    seed = made.settings.get("seed")
+    if seed is not None and 0 <= seed < 1 << 53:
+        keys["reader.shuffle.seed"] = _recorded(seed, "seed of the loader's generator or sampler")
+    firsts = [[one.order[3] for one in passes if one.order] for passes in made.passes]
+    pairs = [(one, other) for mine in firsts for one, other in pairwise(mine) if min(len(one), len(other)) >= _LONG]
+    if pairs:
+        same = sum(one == other for one, other in pairs)
+        evidence = f"{same:,} of {len(pairs):,} passes begin with the samples that the pass before began with"
+        keys["reader.shuffle.reseed"] = _recorded(same < len(pairs), evidence)
+    return keys
 
 
 def _by_names(data: RecordedData) -> DerivedValue:

@@ -1,5 +1,6 @@
 """Files of a recording, one per process. Recorder: programs/recorder, which says what a line holds."""
 
+import io
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ class Event(NamedTuple):
 
     time: float
     kind: str
-    values: list[Any]
+    values: tuple[Any, ...]
 
 
 class ProcessRecording(NamedTuple):
@@ -95,9 +96,9 @@ def _content(path: Path) -> bytes:
 
 
 def _load(path: Path) -> ProcessRecording:
-    head, *lines = _content(path).split(b"\n")
+    lines = io.BytesIO(_content(path))
     try:
-        process = msgspec.json.decode(head, type=Process)
+        process = msgspec.json.decode(lines.readline(), type=Process)
     except msgspec.MsgspecError as fault:
         raise InvalidRun(f"{path} is no recording of a process: {fault}") from fault
     if process.version != VERSION:
@@ -107,15 +108,12 @@ def _load(path: Path) -> ProcessRecording:
     events: list[Event] = []
     files: dict[int, str] = {}
     torn = 0
-    for line in filter(None, lines):
-        try:
-            time, kind, *values = msgspec.json.decode(line, type=list[Any])
-        except (msgspec.MsgspecError, ValueError):
+    for line in filter(bytes.strip, lines):
+        event = recorded_events.decoded(line, files)
+        if event is None:
             torn += 1
             continue
-        if not recorded_events.is_valid(kind, time, values, files):
-            torn += 1
-            continue
+        time, kind, values = event
         if kind == "file":
             files[values[0]] = values[1]
         events.append(Event(process.begun + time, kind, values))
