@@ -118,7 +118,7 @@ def _loaded(
     logs = [path for path in paths if path not in recordings]
     if not recordings:
         return analysis.load(log_files.listed(logs), only, is_forced, reads_content)
-    if only is not None:
+    if only is not None and not logs:
         raise ConfigError("--only selects files of logs; the files of a recording are those of its loader")
     if len(recordings) > 1:
         raise ConfigError("give one recording; it has all processes of a run")

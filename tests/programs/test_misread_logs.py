@@ -8,8 +8,9 @@ import pytest
 
 from dlio_hpc.analysis.log import merged_program
 from dlio_hpc.darshan import log_reader
-from dlio_hpc.programs.characterize import characterize
+from dlio_hpc.programs.characterize import characterize, unproven
 from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.files import file_stats
 from dlio_hpc.programs.reports import accepted_workload
 from tests.conftest import Run
@@ -123,6 +124,60 @@ def test_files_of_shuffled_epochs_are_not_drawn(tmp_path: Path, ranks: int) -> N
     assert "drawn at random" not in character.derived.keys["train.epochs"].evidence
 
 
+def test_requests_that_are_made_unequally_often_do_not_prove_passes(tmp_path: Path) -> None:
+    """Windows of three blocks begin at each of 20 blocks of a file in each of three epochs: most blocks are read
+    nine times, the first three times, and the second six times.
+    """
+    windows = [
+        [Call(0, f"/d/{file:02}.bin", (begin + at) * 64 * KIB, 64 * KIB, 0.0) for at in range(3) if begin + at < 20]
+        for _ in range(3) for file in range(8) for begin in range(20)
+    ]  # fmt: skip
+    value = _character(_log(tmp_path / "x.darshan", _in_batches(windows, 4, 0.05), ranks=1)).derived.keys[
+        "train.epochs"
+    ]
+    assert value.confidence in ("medium", "low")
+    assert "% of the requests were made" in value.evidence
+
+
+def test_a_program_that_converts_tables_is_no_training(tmp_path: Path) -> None:
+    """Of 12 tables, each is read once in blocks, and a file is written in pieces beside it. A program that writes after
+    all its reads may have trained on them.
+    """
+
+    def calls(begin: float) -> list[Call]:
+        read = [
+            Call(0, f"/d/{table:02}.csv", at * 256 * KIB, 256 * KIB, 0.5 * table + 0.1 * at)
+            for table in range(12) for at in range(5)
+        ]  # fmt: skip
+        written = [
+            call._replace(path=call.path.replace("csv", "out"), length=7000, offset=call.offset // 40, write=True)
+            for call in read
+        ]
+        return [*read, *(call._replace(start=begin + call.start + 0.01) for call in written)]
+
+    converted = _character(_log(tmp_path / "x.darshan", calls(0.0), ranks=1))
+    assert not converted.derived.keys
+    assert "were not read repeatedly" in converted.derived.against[0]
+    assert _character(_log(tmp_path / "y.darshan", calls(10.0), ranks=1)).derived.keys
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "workers", "most"),
+    [
+        ("compute.time", 0.03, 1, "medium"), ("compute.time", 0.0, 1, "high"), ("reader.read_threads", 4, 1, "medium"),
+        ("reader.read_threads", 4, 4, "high"), ("reader.read_threads", 1, 1, "high"),
+        ("reader.shuffle.samples", False, 1, "medium"), ("reader.shuffle.samples", True, 1, "high"),
+        ("reader.shuffle.files", False, 1, "high"),
+    ],
+)  # fmt: skip
+def test_values_that_requests_do_not_prove_are_not_high(key: str, value: Any, workers: int, most: str) -> None:
+    for level in ("high", "medium", "low", "unknown"):
+        keys = {key: DerivedValue(value, level, "of the test")}
+        made = {**keys, **unproven.limited(keys, workers)}[key]
+        assert made.confidence == (most if level == "high" else level)
+        assert made.evidence.startswith("of the test; ") is (level == "high" != most)
+
+
 # Data that the program itself wrote.
 
 
@@ -177,21 +232,24 @@ def test_data_that_a_program_makes_and_reads_again_and_again_are_its_dataset(tmp
 
 
 @pytest.mark.parametrize("is_counted", [True, False])
-def test_a_cache_that_is_written_once_and_read_in_each_epoch_is_no_checkpoint(tmp_path: Path, is_counted: bool) -> None:
+@pytest.mark.parametrize("name", ["cache.data-00000-of-00001.tmp", "cache_0.data-00000-of-00001.tempstate16469"])
+def test_a_cache_that_is_written_once_and_read_in_each_epoch_is_no_checkpoint(
+    tmp_path: Path, is_counted: bool, name: str
+) -> None:
     """The cache of tf.data is written in the first epoch, under a temporary name, and read in all others."""
     calls, final = _archives(ranks=1), "/scratch/cache.data-00000-of-00001"
-    end = max(call.start for call in calls)
-    written = [Call(0, f"{final}.tmp", at * MIB, MIB, 1.0 + 0.01 * at, write=True) for at in range(8)]
+    end, temporary = max(call.start for call in calls), f"/scratch/{name}"
+    written = [Call(0, temporary, at * MIB, MIB, 1.0 + 0.01 * at, write=True) for at in range(8)]
     read = [Call(0, final, at * MIB, MIB, end + 1 + epoch + 0.01 * at) for epoch in range(3) for at in range(8)]
     log = _log(
         tmp_path / "x.darshan",
         [*calls, *written, *read],
         ranks=1,
-        renamed={final: f"{final}.tmp"} if is_counted else {},
+        renamed={final: temporary} if is_counted else {},
     )
     character = _character(log)
     roles = _roles(character)
-    assert (roles[final], roles[f"{final}.tmp"]) == ("other", "other")
+    assert (roles[final], roles[temporary]) == ("other", "other")
     assert not [key for key in character.derived.keys if key.startswith("checkpoint.")]
     assert not character.derived.sides
 
@@ -436,7 +494,7 @@ def test_a_part_of_the_data_through_stdio_makes_values_of_requests_less_sure(tmp
     ]  # fmt: skip
     keys = _character(_log(tmp_path / "x.darshan", calls, ranks=1, stdio=rows)).derived.keys
     without = _character(_log(tmp_path / "y.darshan", calls, ranks=1)).derived.keys
-    assert (without["compute.time"].confidence, keys["compute.time"].confidence) == ("high", "medium")
+    assert (without["train.epochs"].confidence, keys["train.epochs"].confidence) == ("high", "medium")
     assert keys["compute.time"].value == pytest.approx(without["compute.time"].value - 40 * 0.02 / 20, abs=1e-4)
     assert "% of the bytes were read through STDIO" in keys["compute.time"].evidence
 

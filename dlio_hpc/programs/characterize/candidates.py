@@ -19,8 +19,9 @@ from dlio_hpc.programs.files.extents import Reads
 _SAMPLES, _REQUESTS, _RANKS = 4000, 100_000, 4
 # Margins of the best candidate over others from which a value is certain, or likely.
 CERTAIN, LIKELY, ALIKE = 0.05, 0.02, 0.002
-# A candidate that agrees less than this with the log does not explain it, even if all others agree still less.
-_EXPLAINS = 0.75
+# A candidate that agrees less than this with the log does not explain it, or not in all, even if all others agree still
+# less.
+_EXPLAINS, _EXPLAINS_WELL = 0.75, 0.9
 # Keys of a workload from which the requests for samples are predicted.
 _KEYS = (
     "dataset.format", "dataset.file_access", "dataset.files", "dataset.samples_per_file", "dataset.sample.bytes",
@@ -175,7 +176,7 @@ def _chosen(candidates: Sequence[Candidate], key: str, shown: Mapping[str, float
     level: Confidence = (
         "unknown" if apart < ALIKE else "low" if apart < LIKELY else "medium" if apart < CERTAIN else "high"
     )
-    level = level if best.score >= _EXPLAINS else weaker(level, "low")
+    level = weaker(level, "low" if best.score < _EXPLAINS else "medium" if best.score < _EXPLAINS_WELL else "high")
     return DerivedValue(best.values[key], level, _reason(best, other, key, shown))
 
 

@@ -18,6 +18,7 @@ from dlio_hpc.programs.characterize import (
     row_groups,
     small_reads,
     training_check,
+    unproven,
 )
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.characterize.other_candidates import Observed
@@ -121,6 +122,7 @@ def derive(
         made |= other_candidates.judged(made, observed, subject.kind.loads_files)
     fitting.fit(made)
     made |= _in_lines(made)
+    made |= unproven.limited(made, workers)
     return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
 
 
@@ -198,6 +200,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     if sample.hidden:
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
     keys |= _partly_traced(subject, keys)
+    if not per_rank.is_even:
+        uneven = "some were read more often than others, so that some may be other data"
+        keys["dataset.files"] = _weakened(keys["dataset.files"], "medium", uneven)
     return keys, pace, _observed(subject, core, shown_traits, pace, per_rank, keys["reader.read_threads"])
 
 
@@ -285,8 +290,8 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
     return request
 
 
-def _doubted(value: DerivedValue, doubt: str) -> DerivedValue:
-    return value._replace(confidence=weaker(value.confidence, "low"), evidence=f"{value.evidence}; {doubt}")
+def _weakened(value: DerivedValue, most: Confidence, doubt: str) -> DerivedValue:
+    return value._replace(confidence=weaker(value.confidence, most), evidence=f"{value.evidence}; {doubt}")
 
 
 def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
@@ -338,7 +343,7 @@ def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
     """Return `compute.time` for a program whose steps are seen. pandas parses text in the time between reads, too."""
     seconds = _without_stdio(subject, pace)
     if subject.kind.name.value == "npz" and subject.kind.loads_files and pace.batch.value == 1:
-        return _doubted(seconds, "a file may hold the samples of several steps")
+        return _weakened(seconds, "low", "a file may hold the samples of several steps")
     if subject.kind.name.value != "csv":
         return seconds
     evidence = f"{seconds.evidence}; pandas parses text in this time, too"

@@ -83,7 +83,16 @@ def _has_signs(
     if _saves_model(written):
         return True
     is_table = "dataset.format" in keys and keys["dataset.format"].value == "csv"
-    return is_table and len(written) > 1
+    return is_table and len(written) > 1 and (is_repeated or _is_after(written, data))
+
+
+def _is_after(written: Sequence[FileStats], data: Sequence[FileStats]) -> bool:
+    """Return whether files were written after all data had been read. Programs that convert data write while they
+    read.
+    """
+    begins = [file.written_s[0] for file in written if file.written_s is not None]
+    ends = [file.read_s[1] for file in data if file.read_s is not None]
+    return bool(begins and ends) and min(begins) >= max(ends)
 
 
 def _is_random(keys: Mapping[str, DerivedValue]) -> bool:

@@ -34,6 +34,9 @@ _RETURNS, _SELDOM = 0.3, 0.1
 _NEAR, _LEAST_SAMPLE = 0.05, 1024
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
+# Largest distance of a number of passes from a whole number, and share of the requests that were made as often, from
+# which on passes are certain.
+_WHOLE, _EXACT = 0.15, 0.9
 # Largest difference between numbers of reads of files in passes, as a share of that of files that are drawn at random.
 _EVEN = 0.5
 # A rank does not read in passes if it reads some data again before it has read this part of its share.
@@ -349,9 +352,10 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     epochs = max(1, round(passes_made))
     evidence = f"{format_size(total)} were read, {format_size(unique)} of them distinct: each byte {times:.3g} times"
     evidence += "" if is_own else f" by {ranks} ranks"
-    level: Confidence = (
-        "high" if abs(passes_made - epochs) < 0.05 * epochs else "medium" if abs(passes_made - epochs) < 0.2 else "low"
-    )
+    exact = _share_made(reads, round(times))
+    evidence += f"; {exact:.0%} of the requests were made {round(times)} times"
+    apart = abs(passes_made - epochs)
+    level: Confidence = "high" if apart < _WHOLE and exact > _EXACT else "medium" if apart < 0.2 else "low"
     often = np.bincount(reads.file, reads.length, len(reads.sizes))[touched] / np.maximum(reads.sizes[touched], 1)
     is_even = is_read_evenly(often)
     if not is_even:
@@ -367,6 +371,12 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
         passes_made,
         is_even,
     )
+
+
+def _share_made(reads: Reads, times: int) -> float:
+    """Return the share of the different requests that were made `times` times."""
+    place = reads.file * (int(reads.offset.max()) + 1) + reads.offset
+    return float((np.unique(place, return_counts=True)[1] == times).mean())
 
 
 def is_read_evenly(times: Floats) -> bool:

@@ -14,6 +14,8 @@ from dlio_hpc.programs.files.file_stats import FileStats
 _MOSTLY = 0.5
 # A file that was written more often than this is overwritten again and again, as a checkpoint is.
 _ONCE = 1.5
+# Bytes from which on two files of the same size are unlikely to have it by chance.
+_NOTABLE = 4096
 # Endings of temporary names, such as model.index.tempstate4356: not every libdarshan counts that files are renamed.
 _TEMPORARY = re.compile(r"[._-](?:tmp|temp|part|partial|incomplete)", re.IGNORECASE)
 
@@ -38,16 +40,29 @@ def of(files: Sequence[FileStats]) -> dict[str, FileStats]:
 
 def _by_names(files: Mapping[str, FileStats]) -> dict[str, str]:
     """Return the former path of each file that was read, but not written, and of which as many bytes were written under
-    a temporary name.
+    a temporary name. If no file has the rest of that name, it is the only file of this size that was read later:
+    TensorFlow writes DIR/cache_0.data.tempstate4356, and reads DIR/cache.data.
     """
     sources = {}
+    read = [file for file in files.values() if file.bytes_read and not file.bytes_written]
     for path, file in files.items():
         folder, name = os.path.split(path)
         for match in _TEMPORARY.finditer(name) if file.bytes_written and not file.bytes_read else ():
-            target = files.get(os.path.join(folder, name[: match.start()]))
+            target = files.get(os.path.join(folder, name[: match.start()])) or _later(read, file)
             if target is not None and not target.bytes_written and file.written_end >= target.size:
                 sources[target.path] = path
     return sources
+
+
+def _later(read: Sequence[FileStats], written: FileStats) -> FileStats | None:
+    """Return the only file in the folder of a temporary file that has its size and was read after it was written."""
+    folder, end = os.path.dirname(written.path), written.written_s
+    same = [
+        file for file in read
+        if file.size == written.written_end >= _NOTABLE and os.path.dirname(file.path) == folder
+        and file.read_s is not None and end is not None and end[1] <= file.read_s[0]
+    ]  # fmt: skip
+    return same[0] if len(same) == 1 else None
 
 
 def _as_written(file: FileStats, source: FileStats | None) -> FileStats:

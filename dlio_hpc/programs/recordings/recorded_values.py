@@ -78,8 +78,8 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
         return None
     loader = max(batches, key=lambda name: (steps[name] > 0, batches[name]))
     mine = [_of_training(passes_of.get(loader, []), steps[loader] > 0) for passes_of in loaders]
-    beside = [_beside(passes, rank.passes) for passes, rank in zip(mine, program.ranks, strict=True)]
-    beside_it = sorted({one.loader for passes in beside for one in passes})
+    parallel = [_beside(passes, rank.passes) for passes, rank in zip(mine, program.ranks, strict=True)]
+    beside_it = sorted({one.loader for passes in parallel for one in passes})
     others = [
         [
             one
@@ -92,7 +92,7 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
         ]
         for passes_of in loaders
     ]
-    mine = [[_from_first(one, together) for one in passes] for passes, together in zip(mine, beside, strict=True)]
+    mine = [[_from_first(one, together) for one in passes] for passes, together in zip(mine, parallel, strict=True)]
     other_loaders = sorted(name for name in steps if steps[name] and name not in (loader, *beside_it))
     pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), loader)
     pipeline = pipeline if pipeline is not None and pipeline.files else None
