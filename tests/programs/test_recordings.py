@@ -210,6 +210,28 @@ def test_passes_with_the_same_random_order_are_said_to_have_it(
     assert workload.load(str(path)).reader.shuffle.reseed is reseed
 
 
+@pytest.mark.parametrize(("collate", "per_item"), [("stack", 4), ("default_collate", 1)])
+def test_items_that_hold_several_samples_are_told_from_samples(tmp_path: Path, collate: str, per_item: int) -> None:
+    """A function of the program makes a batch of 12 rows of three items. Each of 14 files has an item; the last batch
+    has two. The first axis of batches that PyTorch makes is their number of items.
+    """
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS | {"samples": 14, "collate": collate})
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for batch in range(5):
+            for item in range(3 * batch, min(3 * batch + 3, 14)):
+                events.add("open", item, 0)
+            events.add("batch", 0, 0.25, 4 * min(3, 14 - 3 * batch), 300, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [14, 0, 7, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    values = [keys[key].value for key in ("dataset.samples_per_file", "dataset.sample.bytes", "reader.batch_size")]
+    assert values == [per_item, 1000 // per_item, 3 * per_item]
+    assert keys["reader.batch_size"].confidence == ("medium" if per_item > 1 else "recorded")
+
+
 @pytest.mark.parametrize("seed", [-1, 1 << 60, None])
 def test_a_seed_that_no_workload_has_is_left_out(tmp_path: Path, seed: int | None) -> None:
     events = Events(tmp_path)

@@ -6,7 +6,7 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -47,7 +47,8 @@ class RecordedTraining(NamedTuple):
     """Training of a program. loader: name of its loader. settings: of the loader, as its library names them. passes: of
     each rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether
     steps of an optimizer or of fit, or gradients, were recorded. other_loaders: names of other loaders with steps.
-    beside_it: names of loaders whose batches came between those of this one.
+    beside_it: names of loaders whose batches came between those of this one. per_item: samples of an item of the
+    dataset.
     """
 
     loader: str
@@ -58,6 +59,7 @@ class RecordedTraining(NamedTuple):
     pipeline: Pipeline | None = None
     other_loaders: Sequence[str] = ()
     beside_it: Sequence[str] = ()
+    per_item: int = 1
 
     @property
     def batches(self) -> list[RecordedBatch]:
@@ -98,7 +100,20 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
     pipeline = pipeline if pipeline is not None and pipeline.files else None
     is_proven = bool(steps[loader] or _kinds(program, "gradient"))
     settings = _settings(program, loader, pipeline)
-    return RecordedTraining(loader, settings, mine, others, is_proven, pipeline, other_loaders, beside_it)
+    per_item = _per_item(settings, mine)
+    return RecordedTraining(loader, settings, mine, others, is_proven, pipeline, other_loaders, beside_it, per_item)
+
+
+def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> int:
+    """Return the samples of an item of the dataset: more than one if a function of the program itself makes batches
+    that are longer than their number of items, and all by the same factor.
+    """
+    items = settings.get("batch_size")
+    if settings.get("library") != "torch" or not items or str(settings.get("collate")).startswith("default"):
+        return 1
+    lengths = {batch.samples for mine in passes for one in mine for batch in one.batches[:-1]}
+    length = lengths.pop() if len(lengths) == 1 else None
+    return int(length // items) if length and length % items == 0 else 1
 
 
 def _beside(mine: Sequence[Pass], passes: Sequence[Pass]) -> list[Pass]:
@@ -161,6 +176,8 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
     in_memory = [batch.bytes / max(batch.samples or 1, 1) for batch in made.batches]
     keys = _dataset(program, _distinct(program, made), data, round(statistics.median(in_memory or [0])))
     keys |= _reader(program, made, data)
+    if made.per_item > 1:
+        keys |= _of_items(keys, made.per_item)
     if not data.library and keys["dataset.format"].value == "raw" and keys["dataset.samples_per_file"].value > 1:
         reason = "Python reads files of several samples; a library would load a file whole for each batch"
         keys["reader.mode"] = _recorded("posix", reason, "medium")
@@ -171,6 +188,19 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
     return keys | recorded_checkpoints.keys_of(program, int(keys["train.epochs"].value), ends)
 
 
+def _of_items(keys: Mapping[str, DerivedValue], per_item: int) -> dict[str, DerivedValue]:
+    """Return the keys that depend on whether the rows of an item are samples."""
+    reason = f"a batch has {per_item:,} rows for each item of the dataset, which are taken for samples"
+    names = ("dataset.samples_per_file", "dataset.sample.bytes", "reader.batch_size")
+    return {
+        name: keys[name]._replace(
+            confidence=weaker(keys[name].confidence, "medium"), evidence=f"{keys[name].evidence}; {reason}"
+        )
+        for name in names
+        if name in keys
+    }
+
+
 def _recorded(value: Any, evidence: str, level: Confidence = "recorded") -> DerivedValue:
     return DerivedValue(value, level, evidence)
 
@@ -178,16 +208,16 @@ def _recorded(value: Any, evidence: str, level: Confidence = "recorded") -> Deri
 def _samples(made: RecordedTraining) -> int:
     """Return the samples that all ranks together use in a pass."""
     repeats = (made.pipeline and made.pipeline.repeats) or 1
-    used = sum(max((_of_pass(one) for one in passes), default=0) for passes in made.passes)
+    used = sum(max((_of_pass(one, made.per_item) for one in passes), default=0) for passes in made.passes)
     if not used and made.settings.get("batch_size"):
         used = sum(max((len(one.batches) for one in passes), default=0) for passes in made.passes)
         used *= made.settings["batch_size"]
     return used // repeats
 
 
-def _of_pass(one: Pass) -> int:
+def _of_pass(one: Pass, per_item: int) -> int:
     if one.order and one.order[0]:
-        return int(one.order[0])
+        return int(one.order[0]) * per_item
     return sum(batch.samples or 0 for batch in one.batches)
 
 
@@ -196,7 +226,7 @@ def _distinct(program: RecordedProgram, made: RecordedTraining) -> int:
     used = _samples(made)
     length = made.settings.get("samples")
     if isinstance(length, int) and not made.settings.get("is_iterable") and not _is_of_batches(made):
-        return length
+        return length * made.per_item
     return used if _is_sharded(program, made) else used // max(1, len(program.ranks))
 
 
@@ -213,7 +243,7 @@ def _is_sharded(program: RecordedProgram, made: RecordedTraining) -> bool:
         return shards > 1
     length = made.settings.get("samples")
     if isinstance(length, int):
-        return _samples(made) < (len(program.ranks) - 0.5) * length
+        return _samples(made) < (len(program.ranks) - 0.5) * length * made.per_item
     return True
 
 
@@ -327,7 +357,7 @@ def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
 def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
     settings, batches = made.settings, made.batches
     lengths = Counter(batch.samples for batch in batches if batch.samples)
-    size = settings.get("batch_size") or (lengths.most_common(1)[0][0] if lengths else 1)
+    size = (settings.get("batch_size") or 0) * made.per_item or (lengths.most_common(1)[0][0] if lengths else 1)
     workers = settings.get("workers") or 0
     factor = settings.get("prefetch_factor") or 0
     ahead = workers * factor
