@@ -161,6 +161,39 @@ def test_a_program_that_converts_tables_is_no_training(tmp_path: Path) -> None:
     assert _character(_log(tmp_path / "y.darshan", calls(10.0), ranks=1)).derived.keys
 
 
+def test_two_passes_in_order_are_no_training(tmp_path: Path) -> None:
+    """The mean of 40 files in one pass, their deviation in a second. A third pass may be an epoch."""
+
+    def passes(number: int) -> Character:
+        steps = [[Call(0, f"/d/{file:02}.bin", 0, 110_000, 0.0)] for _ in range(number) for file in range(40)]
+        return _character(_log(tmp_path / f"{number}.darshan", _in_batches(steps, 1, 0.003), ranks=1))
+
+    assert not passes(2).derived.keys
+    assert passes(2).derived.against == [
+        "its data were read only 2 times, and not in random order in steps of several samples"
+    ]
+    assert passes(3).derived.keys
+
+
+@pytest.mark.parametrize(("lookups", "is_training"), [(False, True), (True, False)])
+def test_random_reads_without_steps_are_no_training(tmp_path: Path, lookups: bool, is_training: bool) -> None:
+    """A program that answers requests reads 8 to 40 random records for each. A training that draws its samples reads 24
+    for each step.
+    """
+    random = np.random.default_rng(3)
+    counts = random.integers(8, 41, 300) if lookups else [24] * 300
+    calls, time = [], 1.0
+    for count in counts:
+        for file, record in zip(random.integers(0, 4, count), random.integers(0, 850, count), strict=True):
+            calls.append(Call(0, f"/d/{file}.tab", int(record) * 4096, 4096, time, 1e-4))
+            time += 2e-4
+        time += 0.02
+    made = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+    assert bool(made.derived.keys) is is_training
+    forced = _character(_log(tmp_path / "x.darshan", calls, ranks=1), force=True)
+    assert forced.derived.keys["train.epochs"].confidence == "low"
+
+
 @pytest.mark.parametrize(
     ("key", "value", "workers", "most"),
     [

@@ -20,7 +20,7 @@ from dlio_hpc.programs.files.step_detection import Pace
 
 # Smallest number of passes over the data, of steps in a pass, and of times that a model is written.
 _AGAIN, _STEPS, _TWICE = 1.5, 4, 1.9
-# A program that reads its data fewer times than this may compute statistics in two passes.
+# A program that reads its data fewer times than this may compute statistics in two passes, or verify copies.
 _FEW_PASSES = 2.5
 # Smallest number of regular steps of a rank that are a sign of training.
 _REGULAR = 8
@@ -58,9 +58,10 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
         return []
     else:
         reasons = _against_passes(data, written, times, pace)
-        results = file_roles.of(roles, "output")
-        if not reasons and times < _FEW_PASSES and results and len(results) == len(written):
-            reasons = [f"its data were read {times:.3g} times in order, and it saved results, but no model"]
+        if not reasons and ("train.epochs" not in keys or keys["train.epochs"].value < _FEW_PASSES):
+            reasons = [
+                f"its data were read only {times:.3g} times, and not in random order in steps of several samples"
+            ]
     if reasons and own:
         reasons.append(
             f"{own_data} were read from {len(own):,} file(s) that it had itself written; --only selects them"
@@ -77,7 +78,7 @@ def _has_signs(
     workers: int,
 ) -> bool:  # fmt: skip
     """Return whether the program has a sign of training."""
-    is_repeated = "train.epochs" in keys and keys["train.epochs"].value > _AGAIN
+    is_repeated = "train.epochs" in keys and _is_repeated(keys["train.epochs"], pace)
     if is_repeated and (workers > 1 or _is_random(keys) or _has_batches(data, pace)):
         return True
     if _saves_model(written):
@@ -93,6 +94,15 @@ def _is_after(written: Sequence[FileStats], data: Sequence[FileStats]) -> bool:
     begins = [file.written_s[0] for file in written if file.written_s is not None]
     ends = [file.read_s[1] for file in data if file.read_s is not None]
     return bool(begins and ends) and min(begins) >= max(ends)
+
+
+def _is_repeated(epochs: DerivedValue, pace: Pace | None) -> bool:
+    """Return whether the program reads its data several times. A few passes that are not clear, because data are not
+    read equally often, count only with regular steps in them: programs that look up records have none.
+    """
+    is_clear = epochs.confidence in ("high", "medium") or epochs.value > _FEW_PASSES
+    is_regular = pace is not None and pace.begins is not None and pace.compute_s.confidence in ("high", "medium")
+    return bool(epochs.value > _AGAIN and (is_clear or is_regular))
 
 
 def _is_random(keys: Mapping[str, DerivedValue]) -> bool:
