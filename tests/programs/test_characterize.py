@@ -639,12 +639,12 @@ def test_a_job_of_ours_is_derived_again(tmp_path: Path, per_file: int, files: st
 
 
 def test_on_the_terminal_into_a_file_and_as_a_document(run: Run, tmp_path: Path) -> None:
-    log = LOGS / "apps" / "npz_archives.darshan"
+    log = LOGS / "apps" / "tf_records.darshan"
     shown = run("dlio-hpc", "characterize", log)
     assert shown.code == 0, shown.err
     assert max(map(len, shown.out.splitlines())) <= 120
-    assert "  format: npz " in shown.out
-    assert "# high: 64 of 64 file(s) end in .npz" in shown.out
+    assert "  format: tfrecord " in shown.out
+    assert "file(s) end in .tfrecord" in shown.out
     kept = run("dlio-hpc", "characterize", log, "-o", "w.yaml", "--name", "my own: program")
     assert (kept.code, kept.out, kept.err) == (0, "", "wrote w.yaml\n")
     assert workload.load(str(tmp_path / "w.yaml")).name == "my own: program"
