@@ -1,6 +1,7 @@
 """Parquet: files are real Parquet, and row groups and columns are read as the keys say."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,23 @@ def test_posix_makes_a_request_for_each_column_of_neighbours(tmp_path: Path) -> 
     assert (tally.overhead_bytes, tally.bytes_read) == (0, 20 * 9)
     _, tally = _read(reader, dataset, [7, 3])
     assert tally.sizes == [1, 8, 1, 8]
+    reader.close()
+
+
+def test_threads_read_row_groups_of_one_file(tmp_path: Path) -> None:
+    """pyarrow ends the process if threads read a file through one object at the same time."""
+    pytest.importorskip("pyarrow")
+    dataset = _dataset((Column("float32", 1024),), 2, 400, row_group=4)
+    _write(tmp_path, dataset)
+    reader, expected = _reader(tmp_path, dataset, "framework"), _samples(dataset, 0)
+
+    def read(thread: int) -> bool:
+        order = np.random.default_rng(thread).permutation(400).tolist()
+        rows, _ = _read(reader, dataset, order)
+        return bool((rows == expected[order]).all())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(16)))
     reader.close()
 
 

@@ -21,10 +21,13 @@ from dlio_hpc.dataset.sample_layout import Places
 
 
 class _OpenParquet(NamedTuple):
-    """File that pyarrow has opened."""
+    """File that pyarrow has opened. lock: of the one thread that may read it, as pyarrow demands: threads that read a
+    ParquetFile at the same time end the process.
+    """
 
     path: str
     file: Any
+    lock: threading.Lock
 
     def close(self) -> None:
         with darshan_fd_gate.closing(), suppress(OSError):
@@ -88,7 +91,7 @@ class RowGroups:
         if actual != self._expected:
             file.close()
             raise unplanned(f"{path} holds {_described(*actual)}, expected {_described(*self._expected)}")
-        return _OpenParquet(path, file)
+        return _OpenParquet(path, file, threading.Lock())
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         files, withins = places.file.tolist(), places.within.tolist()
@@ -112,7 +115,8 @@ class RowGroups:
 
         mine, started = self._requests.begin(), now()
         try:
-            table = file.file.read_row_group(number, columns=self._names)
+            with file.lock:
+                table = file.file.read_row_group(number, columns=self._names)
         except pa.ArrowException as fault:
             raise damaged(file.path, f"row group {number}: {_line(fault)}") from fault
         except OSError as fault:
