@@ -557,6 +557,24 @@ def test_forked_workers_count_as_the_process_they_came_from(tmp_path: Path) -> N
     assert made.job.ranks == 2
 
 
+def test_launchers_and_commands_are_no_ranks(tmp_path: Path) -> None:
+    """torchrun starts three ranks, and one of them a command. The launcher reads more than the last rank."""
+    logs = []
+    for pid, program, size in (
+        (9, "/usr/bin/python3 -m torch.distributed.run --nproc-per-node 3 train.py", 2000),
+        (10, "/usr/bin/python3 -u train.py --local-rank=0", 7000), (11, "/usr/bin/uname -p", 0),
+        (12, "/usr/bin/python3 -u train.py --local-rank=1", 5000),
+        (13, "/usr/bin/python3 -u train.py --local-rank=2", 1000),
+    ):  # fmt: skip
+        calls = [Call(0, f"/d/{pid}.npz", 0, size, 1.0, write=not size)]
+        log = log_reader.load(_log(tmp_path / f"me_x_id7-{pid}_x.darshan", calls, ranks=1))
+        logs.append(log._replace(job=structs.replace(log.job, program=program)))
+    made = merged_program.merge(logs)
+    ranks = {made.names[int(row["id"])]: int(row["rank"]) for row in made.traced["DXT_POSIX"].files}
+    assert ranks == {"/d/9.npz": 0, "/d/10.npz": 0, "/d/11.npz": 0, "/d/12.npz": 1, "/d/13.npz": 2}
+    assert made.job.ranks == 3
+
+
 _CALLS = st.lists(
     st.builds(
         Call,

@@ -1,10 +1,12 @@
 """Merge of several logs into one. Programs without MPI leave a log for each of their processes."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from msgspec import structs
 
+from dlio_hpc.analysis.log import logs_by_program
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan import joined_records
 from dlio_hpc.darshan.log import Log
@@ -17,8 +19,9 @@ _SPAWNED = re.compile(r"multiprocessing[.-](?:spawn|fork|resource_tracker|forkse
 
 def merge(logs: Sequence[Log]) -> Log:
     """Merge the logs of the processes of one program. Each process becomes a rank, except that a forked process belongs
-    to the rank of its parent. Times count from the start of the first process. Records are not summed: a file has a
-    record per process. Raise ConfigError if there are several logs and one of them is from a program with MPI.
+    to the rank of its parent, and a process of another program, such as a launcher or a command, to the first rank.
+    Times count from the start of the first process. Records are not summed: a file has a record per process. Raise
+    ConfigError if there are several logs and one of them is from a program with MPI.
     """
     first = min(logs, key=lambda log: log.job.started)
     if len(logs) == 1:
@@ -44,13 +47,30 @@ def merge(logs: Sequence[Log]) -> Log:
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
     """Return the rank of each log. All processes that were forked or spawned by one parent get the same rank, even if
-    the parent has no log or the name of the parent's log has no pid.
+    the parent has no log or the name of the parent's log has no pid. Processes of another program than that which read
+    most are no ranks.
     """
     pids = [match[1] if (match := _PID.search(log.path.name)) else "" for log in logs]
     forked = [log.job.metadata.get("fork_parent", "") for log in logs]
     parents = [parent or _spawner(at, logs, pids) for at, parent in enumerate(forked)]
+    roots = [_root(at, pids, parents) for at in range(len(logs))]
+    names = {root: logs_by_program.short_name(log.job.program) for root, log in zip(roots, logs, strict=True)}
+    names |= {
+        pid: logs_by_program.short_name(log.job.program) for pid, log in zip(pids, logs, strict=True) if pid in names
+    }
+    read: Counter[str] = Counter()
+    for root, log in zip(roots, logs, strict=True):
+        read[names[root]] += _bytes_read(log)
+    main = max(read, key=read.__getitem__)
     number: dict[str, int] = {}
-    return [number.setdefault(_root(at, pids, parents), len(number)) for at in range(len(logs))]
+    for root in roots:
+        if names[root] == main:
+            number.setdefault(root, len(number))
+    return [number.get(root, 0) for root in roots]
+
+
+def _bytes_read(log: Log) -> int:
+    return sum(int(log.counted[name]["BYTES_READ"].sum()) for name in ("POSIX", "STDIO") if name in log.counted)
 
 
 def _spawner(at: int, logs: Sequence[Log], pids: list[str]) -> str:
