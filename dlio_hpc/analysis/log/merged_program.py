@@ -13,7 +13,8 @@ from dlio_hpc.darshan.log import Log
 
 # <user>_<exe>_id<job>-<pid>_<date>.darshan
 _PID = re.compile(r"_id\d+-(\d+)_")
-# Programs of the processes that Python's multiprocessing starts with the methods spawn and forkserver.
+# Programs that start ranks without MPI, and those of the processes that Python's multiprocessing starts with the methods spawn and forkserver.
+_LAUNCHER = re.compile(r"torch\.distributed\.(?:run|launch)|\b(?:torchrun|horovodrun|accelerate|deepspeed)\b")
 _SPAWNED = re.compile(r"multiprocessing[.-](?:spawn|fork|resource_tracker|forkserver)|spawn_main")
 
 
@@ -67,6 +68,12 @@ def _ranks(logs: Sequence[Log]) -> list[int]:
         if names[root] == main:
             number.setdefault(root, len(number))
     return [number.get(root, 0) for root in roots]
+
+
+def _name(log: Log) -> str:
+    """Return a name of the program of a process. The arguments of a launcher name the program that it starts."""
+    launcher = _LAUNCHER.search(log.job.program)
+    return launcher[0] if launcher else logs_by_program.short_name(log.job.program)
 
 
 def _bytes_read(log: Log) -> int:
