@@ -13,7 +13,8 @@ from dlio_hpc.darshan.log import Log
 
 # <user>_<exe>_id<job>-<pid>_<date>.darshan
 _PID = re.compile(r"_id\d+-(\d+)_")
-# Programs that start ranks without MPI, and those of the processes that Python's multiprocessing starts with the methods spawn and forkserver.
+# Programs that start ranks without MPI, and those of the processes that Python's multiprocessing starts with the methods
+# spawn and forkserver.
 _LAUNCHER = re.compile(r"torch\.distributed\.(?:run|launch)|\b(?:torchrun|horovodrun|accelerate|deepspeed)\b")
 _SPAWNED = re.compile(r"multiprocessing[.-](?:spawn|fork|resource_tracker|forkserver)|spawn_main")
 
@@ -55,10 +56,8 @@ def _ranks(logs: Sequence[Log]) -> list[int]:
     forked = [log.job.metadata.get("fork_parent", "") for log in logs]
     parents = [parent or _spawner(at, logs, pids) for at, parent in enumerate(forked)]
     roots = [_root(at, pids, parents) for at in range(len(logs))]
-    names = {root: logs_by_program.short_name(log.job.program) for root, log in zip(roots, logs, strict=True)}
-    names |= {
-        pid: logs_by_program.short_name(log.job.program) for pid, log in zip(pids, logs, strict=True) if pid in names
-    }
+    own = {pid: _name(log) for pid, log in zip(pids, logs, strict=True) if pid}
+    names = {root: own.get(root, _name(log)) for root, log in zip(roots, logs, strict=True)}
     read: Counter[str] = Counter()
     for root, log in zip(roots, logs, strict=True):
         read[names[root]] += _bytes_read(log)
