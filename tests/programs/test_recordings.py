@@ -19,7 +19,9 @@ from dlio_hpc.programs.recordings import (
     recorded_program,
     recorded_run,
     recording_files,
+    tensorflow_pipelines,
 )
+from dlio_hpc.programs.recordings.recorded_program import PipelineStage
 from dlio_hpc.programs.reports import workload_yaml
 from tests.support import characters, fidelity
 from tests.support.places import ROOT
@@ -388,7 +390,7 @@ def test_an_earlier_phase_on_other_data_is_said_to_be_left_out(tmp_path: Path) -
     _passes(events, 3, 7, True, 0.5, [21, 0, 9, [4, 2]])
     made = _one(tmp_path, events)
     assert made.derived.keys["train.epochs"].value == 3
-    assert "1 other loader(s) with steps are left out: phases of training on other data" in made.notes
+    assert "1 other loader(s) with steps are left out, such as those of other phases" in made.notes
 
 
 def test_epochs_after_the_recording_was_full_are_counted(tmp_path: Path) -> None:
@@ -526,7 +528,8 @@ def test_ranks_of_a_launcher_in_python_are_ranks_and_workers_are_not(tmp_path: P
         head, _, rest = text.partition("\n")
         fields = json.loads(head)
         worker = fields | {"process": fields["process"] + 50, "parent": fields["process"]}
-        (tmp_path / "processes/node" / f"worker{name}.jsonl").write_text(json.dumps(worker) + "\n" + rest)
+        begun = '[0.0,"worker",0,1]\n'
+        (tmp_path / "processes/node" / f"worker{name}.jsonl").write_text(json.dumps(worker) + "\n" + begun + rest)
         child = fields | {"parent": 7}
         (tmp_path / "processes/node" / f"{name}.jsonl").write_text(json.dumps(child) + "\n" + rest)
     launcher = json.loads(heads["0"].partition("\n")[0]) | {
@@ -540,6 +543,187 @@ def test_ranks_of_a_launcher_in_python_are_ranks_and_workers_are_not(tmp_path: P
     assert made.log.job.ranks == 2
     assert made.log.job.program == "/train.py"
     assert "1 process(es) of other scripts, or of other runs of this script, are left out" in made.notes
+
+
+def _child(folder: Path, name: str, **changes: Any) -> Events:
+    """Return a process that trains for two passes of 7 batches, and that process 100 started."""
+    events = Events(folder)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    events.write(f"{name}.jsonl", **{"parent": 100, "process": 200, "rank": None, **changes})
+    return events
+
+
+@pytest.mark.parametrize("script", ["/train.py", "/launch.py"])
+def test_a_training_in_a_process_that_another_starts_is_recorded(tmp_path: Path, script: str) -> None:
+    """A launcher, or the main process of multiprocessing, reads a file and trains nothing itself."""
+    _child(tmp_path, "child")
+    launcher = Events(tmp_path)
+    launcher.add("file", 0, "/settings.json", 10)
+    launcher.add("open", 0, 0)
+    launcher.add("moved", 10, 0, after=60.0)
+    launcher.write("launcher.jsonl", script=script, rank=None)
+    made = recorded_character.load(tmp_path)
+    keys = made.derived.keys
+    assert (made.log.job.ranks, keys["train.epochs"].value, keys["reader.read_threads"].value) == (1, 2, 2)
+    assert not [note for note in made.notes if "a loop of its own" in note]
+
+
+def test_a_worker_of_a_rank_that_has_no_launcher_is_no_rank(tmp_path: Path) -> None:
+    """Only the main process calls init_process_group(), which numbers it."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("rank", 0, 1, "torch.distributed")
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    events.write("main.jsonl", rank=None)
+    worker = Events(tmp_path)
+    worker.add("worker", 0, 1)
+    worker.write("worker.jsonl", rank=None, process=200, parent=100)
+    made = recorded_character.load(tmp_path)
+    assert made.log.job.ranks == 1
+    assert not [note for note in made.notes if "left out" in note]
+
+
+def test_trainings_side_by_side_that_nothing_numbers_are_no_ranks(tmp_path: Path) -> None:
+    """A shell trains three folds at the same time."""
+    for number in range(3):
+        _child(tmp_path, f"fold{number}", process=200 + number, parent=1)
+    made = recorded_character.load(tmp_path)
+    assert (made.log.job.ranks, made.derived.keys["train.epochs"].value) == (1, 2)
+    assert "2 process(es) of other scripts, or of other runs of this script, are left out" in made.notes
+
+
+def test_pipelines_with_the_same_stages_are_told_apart_by_their_files(tmp_path: Path) -> None:
+    """After each pass over 14 files in batches of 3, three others are evaluated."""
+    events = Events(tmp_path)
+    _files(events, 17)
+    for pipeline, files in ((0, range(14)), (10, range(14, 17))):
+        events.add("stage", pipeline, None, "from_tensor_slices", [], {})
+        events.add("source", pipeline, list(files))
+        events.add("stage", pipeline + 1, pipeline, "map", ["function"], {})
+        events.add("stage", pipeline + 2, pipeline + 1, "batch", [3], {})
+    for _ in range(2):
+        for pipeline, batches in ((2, 5), (12, 1)):
+            events.add("pass", ["tf.data", pipeline], 0.0, None, after=0.5)
+            for _ in range(batches):
+                events.add("batch", ["tf.data", pipeline], 0.25, 3, 300, after=0.25)
+                if pipeline == 2:
+                    events.add("gradient", 0.1, after=0.5)
+            events.add("end_of_pass", ["tf.data", pipeline], 0.0, None)
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["dataset.files"].value, keys["train.epochs"].value, keys["reader.batch_size"].value) == (14, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("stages", "size"),
+    [
+        (["batch", 8, "map", 0, "unbatch", None, "batch", 3], 3), (["batch", 3, "batch", 5], 15),
+        (["padded_batch", 3, "map", 0], 3), (["map", 0], None), (["batch", None], None),
+    ],
+)  # fmt: skip
+def test_the_batch_of_a_pipeline_is_that_of_its_last_stages(stages: list[Any], size: int | None) -> None:
+    parts = {
+        at + 1: PipelineStage(at, name, {"0": value}, [])
+        for at, (name, value) in enumerate(zip(stages[::2], stages[1::2], strict=True))
+    }
+    parts[0] = PipelineStage(None, "from_tensor_slices", {}, ["/d/1"])
+    name = recorded_program.chain_name(recorded_program.chain(parts, len(parts) - 1))
+    made = tensorflow_pipelines.of(dict(sorted(parts.items())), name)
+    assert made is not None
+    assert made.batch == size
+
+
+@pytest.mark.parametrize(("steps", "every"), [(2, 6), (1, 3), (0, 9)])
+def test_steps_of_a_workload_are_batches(tmp_path: Path, steps: int, every: int) -> None:
+    """Two optimizers, one, or one that steps after each third batch; a checkpoint after each third step of them all."""
+    events = Events(tmp_path)
+    _files(events, 18)
+    events.add("loader", 0, _SETTINGS | {"samples": 54})
+    made_steps = 0
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for batch in range(18):
+            events.add("batch", 0, 0.25, 3, 300, after=0.25)
+            events.add("open", batch, 0)
+            for _ in range(steps or batch % 3 == 2):
+                events.add("step", "SGD", after=0.25)
+                made_steps += 1
+                if made_steps % (3 * max(steps, 1) * (steps or 1)) == 0:
+                    events.add("save", "torch", 0.1, None, 5000, after=0.1)
+        events.add("end_of_pass", 0, 0.0, [54, 0, 9, [4, 2]])
+    value = _one(tmp_path, events).derived.keys["checkpoint.every_steps"]
+    assert (value.value, value.confidence) == (every, "recorded")
+
+
+def test_steps_after_the_last_pass_do_not_train_on_its_data(tmp_path: Path) -> None:
+    """A program evaluates in two passes, and then fits one number to what it kept."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, False, 0.5, [21, 0, 9, [4, 2]])
+    events.add("step", "LBFGS", after=0.5)
+    made = _one(tmp_path, events)
+    assert not made.derived.keys
+    assert "no step of an optimizer" in made.derived.against[0]
+
+
+def test_steps_that_warm_up_are_no_epoch(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 32)
+    events.add("loader", 0, _SETTINGS | {"samples": 48})
+    events.add("pass", 0, 0.0)
+    for batch in range(3):
+        events.add("batch", 0, 0.25, 3, 300, after=0.25)
+        events.add("open", batch, 0)
+        events.add("step", "SGD", after=0.5)
+    _passes(events, 2, 16, True, 0.5, [48, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["train.epochs"].value, keys["train.steps"].value) == (2, None)
+
+
+def test_a_batch_of_unknown_length_is_not_said_to_be_known(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS | {"batch_size": None, "library": "keras", "is_iterable": True})
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for batch in range(7):
+            events.add("batch", 0, 0.25, None, 0, after=0.25)
+            events.add("open", batch, 0)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, None)
+    value = _one(tmp_path, events).derived.keys["reader.batch_size"]
+    assert (value.value, value.confidence) == (1, "unknown")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_files_of_an_evaluation_within_a_pass_are_no_training_data(tmp_path: Path, workers: int) -> None:
+    """In the middle of each pass over 14 files, three others are read by a loader with the same settings. Workers go on
+    reading at that time.
+    """
+    events = Events(tmp_path)
+    _files(events, 17)
+    settings = _SETTINGS | {"workers": workers, "samples": 42}
+    events.add("loader", 0, settings)
+    events.add("loader", 1, settings)
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for batch in range(14):
+            events.add("batch", 0, 0.25, 3, 300, after=0.25)
+            events.add("open", batch, 0)
+            events.add("step", "SGD", after=0.5)
+            if batch == 7:
+                events.add("pass", 1, 0.0, after=0.1)
+                for other in range(14, 17):
+                    events.add("open", other, 0, after=0.01)
+                    events.add("batch", 1, 0.25, 3, 300, after=0.25)
+                events.add("end_of_pass", 1, 0.0, None)
+        events.add("end_of_pass", 0, 0.0, [42, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["train.epochs"].value, keys["train.steps"].value) == (2, None)
+    assert keys["dataset.files"].value == (17 if workers else 14)
 
 
 def _trained(folder: Path, passes: int) -> Events:

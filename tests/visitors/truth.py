@@ -1,8 +1,8 @@
 """What the text of each program decides, key by key.
 
 A key is absent if it has no meaning for the program, or if its text leaves it open. reader.batch_size, steps and
-batches are of one rank. reader.prefetch is in batches of all workers of a rank. checkpoint.every_steps is in steps of
-the optimizer; checkpoint.count counts the checkpoints of a run, also if one overwrites the other. dataset.* is the
+batches are of one rank. reader.prefetch is in batches of all workers of a rank. checkpoint.every_steps is in batches.
+checkpoint.count counts the checkpoints of a run, also if one overwrites the other. dataset.* is the
 training data alone. Values of `dataset.format` that no workload has, such as zarr, are those of the program. Sizes of
 checkpoints are those of the files on disk.
 """
@@ -134,7 +134,7 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("torch",),
         {
-            # Counted in micro batches: four of them make an optimizer step. A sample is 1025 tokens of int32 of a
+            # Steps are batches: four of them make a step of the optimizer. A sample is 1025 tokens of int32 of a
             # memory map, from one or more documents; neighbours share a token. The run uses 960 samples, less than an
             # epoch of the corpus (1582). The first run in a directory writes three index arrays.
             "dataset.format": "raw",
@@ -148,8 +148,7 @@ PROGRAMS: dict[str, Truth] = {
             "train.epochs": 1,
             "train.steps": 240,
             "train.accumulate": 4,
-            "checkpoint.every_steps": 20,
-            "checkpoint.every_batches": 80,
+            "checkpoint.every_steps": 80,
             "checkpoint.by": "root",
             # And a text file with the number of the newest.
             "checkpoint.count": 3,

@@ -13,8 +13,8 @@ from dlio_hpc.darshan.log import Log
 
 # <user>_<exe>_id<job>-<pid>_<date>.darshan
 _PID = re.compile(r"_id\d+-(\d+)_")
-# Programs that start ranks without MPI, and those of the processes that Python's multiprocessing starts with the methods
-# spawn and forkserver.
+# Programs that start ranks without MPI, and those of the processes that Python's multiprocessing starts with the
+# methods spawn and forkserver.
 _LAUNCHER = re.compile(r"torch\.distributed\.(?:run|launch)|\b(?:torchrun|horovodrun|accelerate|deepspeed)\b")
 _SPAWNED = re.compile(r"multiprocessing[.-](?:spawn|fork|resource_tracker|forkserver)|spawn_main")
 

@@ -72,10 +72,23 @@ def _load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, 
 
 
 def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:
-    """Return begin and end of the passes of the training loader; all times without a loader."""
+    """Return begin and end of the passes of the training loader; all times without a loader. A loader without workers
+    reads nothing while another evaluates in the middle of its pass.
+    """
     if made is None:
         return [(-math.inf, math.inf)]
-    return [(one.begin, one.end) for passes in made.passes for one in passes]
+    spans = [(one.begin, one.end) for passes in made.passes for one in passes]
+    if not made.settings.get("workers"):
+        for one in (one for passes in made.evaluation for one in passes):
+            spans = [part for span in spans for part in _apart(span, (one.begin, one.end))]
+    return spans
+
+
+def _apart(span: tuple[float, float], hole: tuple[float, float]) -> list[tuple[float, float]]:
+    """Return the parts of a span before and after a hole in it; the span itself if the hole is not in it."""
+    if not span[0] <= hole[0] <= hole[1] <= span[1]:
+        return [span]
+    return [(span[0], hole[0]), (hole[1], span[1])]
 
 
 def _data(program: RecordedProgram, made: RecordedTraining | None) -> RecordedData | None:
@@ -133,7 +146,7 @@ def _notes(
 def _other_loaders(made: RecordedTraining) -> Iterator[str]:
     """Yield what loaders besides that of the training do."""
     if made.other_loaders:
-        yield f"{len(made.other_loaders)} other loader(s) with steps are left out: phases of training on other data"
+        yield f"{len(made.other_loaders)} other loader(s) with steps are left out, such as those of other phases"
     if made.beside_it:
         yield (
             f"{len(made.beside_it)} other loader(s) gave batches between those of the training; the workload has one "

@@ -101,8 +101,9 @@ def loader_name(settings: Mapping[str, Any]) -> str:
 
 
 def chain_name(stages: Sequence[PipelineStage]) -> str:
-    """Return a name of a pipeline, which pipelines with the same stages share."""
-    return " > ".join(stage.name for stage in stages)
+    """Return a name of a pipeline, which pipelines with the same stages and files share."""
+    name, files = " > ".join(stage.name for stage in stages), sorted({file for stage in stages for file in stage.files})
+    return f"{name}, {len(files):,} file(s) such as {files[0]}" if files else name
 
 
 class Write(NamedTuple):
@@ -145,8 +146,8 @@ class RecordedProgram(NamedTuple):
 
 def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
     """Return the program of a recording. If several scripts were recorded, it is the one with most batches and steps
-    or, if none has any, with most reads and opens. Ranks run at the same time: of runs one after the other, it is the
-    one with most of them.
+    or, if none has any, with most reads and opens. Ranks run at the same time, and a launcher or a library numbers
+    them: of several runs, it is the one with most batches and steps.
     """
     families = _families(recordings)
     weights: dict[str, tuple[int, int]] = {}
@@ -155,11 +156,25 @@ def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
         weights[family[0].process.script] = (before[0] + _count(family, _STEPS), before[1] + 1 + _count(family, _READS))
     script = max(weights, key=weights.__getitem__)
     same = [family for family in families if family[0].process.script == script]
-    largest = max(same, key=lambda family: (_count(family, _STEPS), _count(family, _READS)))
-    mine = [family for family in same if _overlap(family[0], largest[0])]
+    same.sort(key=lambda family: (_count(family, _STEPS), _count(family, _READS)), reverse=True)
+    mine = _ranks(same)
     others = [member for family in families if family not in mine for member in family]
     numbered = sorted(mine, key=lambda family: (_rank(family[0]) or 0, family[0].process.begun))
     return RecordedProgram(script, [_ranked(number, family) for number, family in enumerate(numbered)], others)
+
+
+def _ranks(families: Sequence[list[ProcessRecording]]) -> list[list[ProcessRecording]]:
+    """Return the ranks of the first of several runs of a script: its family and, if it has the number of a rank, the
+    families with other numbers that ran at the same time.
+    """
+    first = families[0]
+    if _rank(first[0]) is None:
+        return [first]
+    ranks: dict[int | None, list[ProcessRecording]] = {None: []}
+    for family in families:
+        if _overlap(family[0], first[0]):
+            ranks.setdefault(_rank(family[0]), family)
+    return [family for family in ranks.values() if family]
 
 
 _STEPS, _READS = frozenset({"batch", "step", "train_batch"}), frozenset({"read", "open", "map"})
@@ -176,8 +191,8 @@ def _overlap(one: ProcessRecording, other: ProcessRecording) -> bool:
 
 
 def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecording]]:
-    """Return processes by rank: first the rank's own, then those that it started. A process with another rank than the
-    one that started it, as those of torchrun, is a rank itself.
+    """Return processes by rank: first the rank's own, then those that it started. A process that has a rank, and one
+    that trains by itself and is no worker of a loader, is a rank itself, whatever started it.
     """
     by_number = {(recording.process.host, recording.process.process): recording for recording in recordings}
     families: dict[int, list[ProcessRecording]] = {}
@@ -185,11 +200,18 @@ def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecord
         head = recording
         for _ in recordings:
             parent = by_number.get((head.process.host, head.process.parent))
-            if parent is None or parent is head or _rank(parent) != _rank(head):
+            if parent is None or parent is head or _is_own(head, parent):
                 break
             head = parent
         families.setdefault(id(head), [head]).append(recording)
     return [[members[0], *(one for one in members[1:] if one is not members[0])] for members in families.values()]
+
+
+def _is_own(process: ProcessRecording, parent: ProcessRecording) -> bool:
+    """Return whether a process is no helper of the one that started it."""
+    kinds = {event.kind for event in process.events}
+    trains = bool(kinds & _STEPS) and "worker" not in kinds
+    return trains or (_rank(process) is not None and _rank(process) != _rank(parent))
 
 
 def _rank(recording: ProcessRecording) -> int | None:
@@ -305,7 +327,7 @@ class _Walk:
         if self._is_in_fit:  # the optimizer of a fit is called while its function is compiled
             return
         self.steps += 1
-        if self._current is not None:
+        if self._current is not None and self._current.end is None:
             self._current.steps += 1
 
     def transfer(self, event: Event) -> None:

@@ -34,7 +34,7 @@ _EVEN, _LABEL = 0.001, 64
 # Number of samples from which on two random orders that begin alike are the same.
 _LONG = 8
 # Share of the batches of a pass up to which a pass that was left is a look at the data.
-_LOOK = 0.1
+_LOOK = 0.25
 # Keys that a recording shows without a loader, too.
 _SURE: dict[str, Confidence] = {
     "dataset.format": "recorded",
@@ -130,13 +130,12 @@ def _from_first(one: Pass, together: Sequence[Pass]) -> Pass:
 
 
 def _of_training(passes: Sequence[Pass], has_steps: bool) -> list[Pass]:
-    """Return the passes of a loader that train. A pass without a step is evaluation if others have steps, and a look at
-    the data if it was left after a few batches. has_steps: whether the loader has passes with steps.
+    """Return the passes of a loader that train. A pass without a step is evaluation if others have steps. One that was
+    left after a few batches is a look at the data, or warms up. has_steps: whether the loader has passes with steps.
     """
-    if has_steps:
-        return [one for one in passes if one.steps or not one.batches]
     longest = max((len(one.batches) for one in passes if one.is_whole), default=0)
-    return [one for one in passes if one.is_whole or len(one.batches) > _LOOK * longest]
+    kept = [one for one in passes if one.is_whole or not one.batches or len(one.batches) > _LOOK * longest]
+    return [one for one in kept if one.steps or not one.batches] if has_steps else kept
 
 
 def _kinds(program: RecordedProgram, kind: str) -> int:
@@ -161,7 +160,7 @@ def _settings(program: RecordedProgram, loader: str, pipeline: Pipeline | None) 
 
 def reasons(program: RecordedProgram, made: RecordedTraining) -> list[str]:
     """Return the reasons why the recording does not show that the program trains."""
-    if made.is_proven or any(rank.steps for rank in program.ranks):
+    if made.is_proven:
         return []
     if max(map(len, made.passes)) > 1 and recorded_checkpoints.models(program):
         return []
@@ -185,7 +184,22 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
     keys |= _epochs(made)
     keys |= _evaluation(program, made, keys)
     ends = list(itertools.accumulate(one.steps for one in made.passes[0]))
-    return keys | recorded_checkpoints.keys_of(program, int(keys["train.epochs"].value), ends)
+    return keys | _in_batches(made, recorded_checkpoints.keys_of(program, int(keys["train.epochs"].value), ends))
+
+
+def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the keys of checkpoints with steps of the workload, each of which takes a batch. A program makes fewer
+    steps of its optimizer if it accumulates gradients, and more if it has several optimizers.
+    """
+    every = keys.get("checkpoint.every_steps")
+    steps = sum(one.steps for one in made.passes[0])
+    batches = sum(len(one.batches) for one in made.passes[0] if one.steps)
+    if every is None or not every.value or not steps or steps == batches:
+        return keys
+    evidence = f"{every.evidence}; {batches:,} batches for {steps:,} steps of optimizers"
+    level: Confidence = "recorded" if max(steps, batches) % min(steps, batches) == 0 else "medium"
+    number = max(1, round(every.value * batches / steps))
+    return keys | {"checkpoint.every_steps": DerivedValue(number, weaker(every.confidence, level), evidence)}
 
 
 def _of_items(keys: Mapping[str, DerivedValue], per_item: int) -> dict[str, DerivedValue]:
@@ -357,7 +371,7 @@ def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
 def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
     settings, batches = made.settings, made.batches
     lengths = Counter(batch.samples for batch in batches if batch.samples)
-    size = (settings.get("batch_size") or 0) * made.per_item or (lengths.most_common(1)[0][0] if lengths else 1)
+    size = (settings.get("batch_size") or 0) * made.per_item or (lengths.most_common(1)[0][0] if lengths else None)
     workers = settings.get("workers") or 0
     factor = settings.get("prefetch_factor") or 0
     ahead = workers * factor
@@ -371,7 +385,9 @@ def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData
             "framework", f"read through {data.library or 'Python'}", "recorded" if data.library else "medium"
         ),
         "reader.load": _load(made, data),
-        "reader.batch_size": _recorded(size, f"{name}: {len(batches):,} batches, most of {size:,} samples{in_memory}"),
+        "reader.batch_size": DerivedValue(1, "unknown", f"{name}: {len(batches):,} batches of unknown length")
+        if size is None
+        else _recorded(size, f"{name}: {len(batches):,} batches, most of {size:,} samples{in_memory}"),
         "reader.read_threads": _recorded(max(1, workers), f"{name}: {workers} worker(s)"),
         "reader.prefetch": _recorded(ahead, f"{name}: {workers} worker(s), prefetch_factor {factor}", own),
         "reader.shard": _recorded(_is_sharded(program, made), f"{_samples(made):,} samples of all ranks in a pass"),

@@ -8,6 +8,7 @@ from dlio_hpc.config.workload import TENSORFLOW_BUFFER
 from dlio_hpc.programs.recordings.recorded_program import PipelineStage, chain, chain_name
 
 _READERS = {"TFRecordDatasetV2": "tfrecord", "FixedLengthRecordDatasetV2": "raw", "TextLineDatasetV2": "csv"}
+_BATCHES = ("batch", "padded_batch", "ragged_batch")
 # Stages behind which an element is a sample and no file.
 _OPENING = ("interleave", "flat_map", *_READERS)
 
@@ -43,8 +44,7 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
     readers = [stage for stage in stages.values() if stage.name in _READERS]
     opens = _OPENING if readers else (*_OPENING, "map")
     opening = next((at for at, stage in enumerate(parts) if stage.name in opens), len(parts))
-    batch = _first(parts, "batch", "0", "batch_size")
-    size = batch if isinstance(batch, int) else None
+    size = _batch(parts)
     shuffled = [_setting(stage, "0", "buffer_size") for stage in parts[opening:] if stage.name == "shuffle"]
     ahead = [_setting(stage, "0", "buffer_size") for stage in parts if stage.name == "prefetch"]
     inner = next((stage for stage in parts if stage.name == "interleave"), None)
@@ -56,7 +56,7 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
         _READERS[readers[0].name] if readers else "",
         next((stage.files for stage in [*parts, *readers] if stage.files), []),
         size,
-        bool(_first(parts, "batch", "1", "drop_remainder")),
+        any(_setting(stage, "1", "drop_remainder") for stage in parts if stage.name == "batch"),
         None if inner is None else _setting(inner, "1", "cycle_length") or None,
         threads if threads > 0 else None,
         _ahead(ahead, shuffled, size),
@@ -69,8 +69,16 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
     )
 
 
-def _first(parts: Sequence[PipelineStage], name: str, place: str, key: str) -> Any:
-    return next((_setting(stage, place, key) for stage in parts if stage.name == name), None)
+def _batch(parts: Sequence[PipelineStage]) -> int | None:
+    """Return the samples of a batch. Batches of batches have those of all, and unbatch() leaves none."""
+    sizes: list[int | None] = []
+    for stage in parts:
+        if stage.name in _BATCHES:
+            sizes.append(_setting(stage, "0", "batch_size"))
+        elif stage.name == "unbatch":
+            sizes.clear()
+    known = [size for size in sizes if size is not None]
+    return math.prod(known) if known and len(known) == len(sizes) else None
 
 
 def _setting(stage: PipelineStage, place: str, key: str) -> int | None:
