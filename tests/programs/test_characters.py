@@ -48,7 +48,7 @@ _BUSY = {
 # Keys that the two logs of a program do not settle: reads from the page cache hardly overlap, workers pause between
 # samples as between batches, and evaluation passes lie between steps.
 _UNSETTLED = {
-    "engine_vibration": {"checkpoint.files", "checkpoint.transfer_size"},
+    "engine_vibration": {"checkpoint.transfer_size"},
     "molecule_graphs": {"reader.batch_size", "reader.prefetch", "compute.time"},
     "ocean_slabs": {"checkpoint.every_steps"},
     "tidal_currents": {"checkpoint.every_steps"},

@@ -438,6 +438,27 @@ def test_a_write_at_the_beginning_of_an_existing_file_does_not_shorten_it(tmp_pa
     assert (role.role, role.file.size, role.is_own) == ("dataset", 4096 + 40 * MIB, False)
 
 
+@pytest.mark.parametrize("strange", [[(4 * MIB, 4), (4 * MIB + 4, 507), (0, 300)], [(0, 5 * MIB), (100, 300)]])
+def test_requests_of_other_files_that_are_possible_in_a_saved_file_do_not_count(
+    tmp_path: Path, strange: list[tuple[int, int]]
+) -> None:
+    """libdarshan misses that PyTorch closes a file. What it counts for it until it is saved again is none of it, writes
+    included.
+    """
+    calls, reads = _archives(ranks=1), []
+    end = max(call.start for call in calls)
+    for saved in range(3):
+        begin = end + 1 + saved
+        calls += [Call(0, "/o/state", at * MIB, MIB, begin + 0.01 * at, write=True) for at in range(4)]
+        reads += [Call(0, "/o/state", *part, begin + 0.1 + 0.01 * at) for at, part in enumerate(strange)]
+        calls += [Call(0, "/o/state", 7 * MIB, 800, begin + 0.2, write=True)]
+    made = _character(_log(tmp_path / "x.darshan", [*calls, *reads], ranks=1))
+    (saved_file,) = [role for role in made.derived.roles if role.file.path == "/o/state"]
+    assert (saved_file.role, saved_file.file.size, saved_file.file.bytes_read) == ("checkpoint", 4 * MIB, 0)
+    assert (saved_file.file.bytes_written, saved_file.file.writes, saved_file.file.reads) == (12 * MIB, 12, 0)
+    assert _values(made)["checkpoint.files"] == [4 * MIB]
+
+
 # Data in memory.
 
 

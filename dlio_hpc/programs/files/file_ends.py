@@ -17,6 +17,7 @@ def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[li
     """
     if requests is None or not len(requests.file):
         return [_counted(file) for file in files], requests
+    files, requests = _without_strays(files, requests)
     reach, written = (_reach(requests, mask) for mask in (np.ones(len(requests.file), bool), requests.write))
     index = {path: at for at, path in enumerate(requests.paths)}
     spans = [_spans(requests, requests.write == kind) for kind in (False, True)]
@@ -34,6 +35,63 @@ def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[li
         if is_whole(known):
             ends[at] = known.written_end
     return _without_excess(made, requests, ends)
+
+
+def _without_strays(files: Sequence[FileStats], requests: Requests) -> tuple[list[FileStats], Requests]:
+    """Return files and requests without those of other files. A read that begins where all that was written to a file
+    ends, or has more bytes, is none of this file. Its descriptor is that of another file, until the file is written
+    from its beginning again.
+    """
+    strays = np.zeros(len(requests.file), bool)
+    both = set(requests.file[requests.write].tolist()) & set(requests.file[~requests.write].tolist())
+    for number in both:
+        mine = np.flatnonzero(requests.file == number)
+        mine = mine[np.argsort(requests.start[mine], kind="stable")]
+        if requests.write[mine[0]]:  # others existed before
+            strays[mine] = _is_stray(requests, mine)
+    if not strays.any():
+        return list(files), requests
+    kept = requests.chosen(~strays)
+    return _counted_again(files, requests, requests.chosen(strays), kept), kept
+
+
+def _is_stray(requests: Requests, mine: Integers) -> list[bool]:
+    """Return which of the requests to a file are none of this file. mine: their places in the order of time."""
+    made, end, is_lost = [], 0, False
+    columns = (requests.write, requests.offset, requests.length)
+    rows = zip(*(column[mine].tolist() for column in columns), strict=True)
+    for is_write, offset, length in rows:
+        if is_write and offset == 0:
+            is_lost = False
+        elif not is_write and length and end > 0 and (offset == end or length > end):
+            is_lost = True
+        if is_write and not is_lost:
+            end = max(end, offset + length)
+        made.append(is_lost)
+    return made
+
+
+def _counted_again(files: Sequence[FileStats], requests: Requests, strays: Requests, kept: Requests) -> list[FileStats]:
+    """Return the files with the counters of the requests that are kept. Other files are as before."""
+    reach, written = _reach(kept, np.ones(len(kept.file), bool)), _reach(kept, kept.write)
+    counts = {
+        (kind, weighed): np.bincount(
+            strays.file[mask], strays.length[mask] if weighed else None, len(requests.paths)
+        ).astype(int).tolist()
+        for kind, mask in (("read", ~strays.write), ("written", strays.write)) for weighed in (False, True)
+    }  # fmt: skip
+    index = {requests.paths[number]: number for number in set(strays.file.tolist())}
+    return [
+        file if (at := index.get(file.path)) is None else file._replace(
+            bytes_read=max(file.bytes_read - counts["read", True][at], 0),
+            reads=max(file.reads - counts["read", False][at], 0),
+            bytes_written=max(file.bytes_written - counts["written", True][at], 0),
+            writes=max(file.writes - counts["written", False][at], 0),
+            written_end=int(written[at]), size=int(reach[at]),
+            read_s=file.read_s if (kept.on({file.path}) & ~kept.write).any() else None,
+        )
+        for file in files
+    ]  # fmt: skip
 
 
 def is_whole(file: FileStats) -> bool:
