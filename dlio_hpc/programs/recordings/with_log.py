@@ -12,7 +12,9 @@ _OF_REQUESTS = (
     "checkpoint.read_back",
 )  # fmt: skip
 # Keys that belong together: all are taken from one source.
-_GEOMETRY = ("dataset.samples_per_file", "dataset.sample.", "dataset.arrays", "reader.batch_size")
+_GEOMETRY = (
+    "dataset.samples_per_file", "dataset.sample.", "dataset.arrays", "dataset.row_group", "reader.batch_size",
+)  # fmt: skip
 # Share of the shorter run that both must have in common, and of the files of the dataset.
 _SAME = 0.5
 
