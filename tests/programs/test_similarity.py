@@ -379,6 +379,20 @@ def test_counters_alone_know_sizes_by_darshans_bins(tmp_path: Path) -> None:
     assert comparison.pattern.left_out == ("request_min", "request_max", "request_median", "bytes_per_sample")
 
 
+@pytest.mark.parametrize(("few", "apart"), [(0, 0.0), (9, 0.0), (30, 1 - 8 / 4096)])
+def test_a_few_small_requests_are_no_difference(few: int, apart: float) -> None:
+    """One program reads 1,000 blocks, the other some small pieces as well, such as the end of each file."""
+    blocks = np.full(1000, 4096)
+    one, other = (
+        replace(Profile("x", "log", "x", "x"), **io_profile.of_lengths(lengths))
+        for lengths in (blocks, np.concatenate((blocks, np.full(few, 8))))
+    )
+    factors = {factor.name: factor for factor in similarity.compare(one, other).factors}
+    assert factors["request_min"].apart == pytest.approx(apart)
+    binned = similarity.compare(io_profile.by_bins(one), io_profile.by_bins(other))
+    assert {factor.name: factor.apart for factor in binned.factors}["request_min"] == pytest.approx(apart, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("log", "message"), [("mpi4_forkcorrupt", "counters disagree"), ("mpi4_npz_truncated", "truncated")]
 )

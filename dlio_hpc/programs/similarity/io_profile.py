@@ -42,9 +42,8 @@ class Profile(Struct, frozen=True):
     io_s: seconds with at least one request in flight, as the mean over ranks. bytes: bytes read and written by all
     ranks. request_*: sizes of requests in bytes. rate_*: bandwidth of individual requests in MB/s (1e6 bytes).
     sequential, consecutive: shares of all requests. around_median: request sizes at the quantiles 0.5 - SLACK and 0.5 +
-    SLACK. sizes: distribution of request sizes, in which each request has the same weight. volumes: distribution of
-    request sizes, in which each request is weighted by its bytes. jumps: distribution of the distances in a file
-    between successive requests (request_distance.jumps).
+    SLACK. around_min: smallest size, and that at the quantile SLACK. sizes: distribution of request sizes, in which
+    each request has the same weight. volumes: the same, in which each request is weighted by its bytes. jumps: distribution of the distances in a file between successive requests (request_distance.jumps).
     """
 
     title: str
@@ -60,6 +59,7 @@ class Profile(Struct, frozen=True):
     request_mean: float | None = None
     request_median: float | None = None
     around_median: tuple[float, float] | None = None
+    around_min: tuple[float, float] | None = None
     rate_mean: float | None = None
     rate_median: float | None = None
     sequential: float | None = None
@@ -163,8 +163,11 @@ def by_bins(profile: Profile) -> Profile:
     """
     sizes = (profile.request_min, profile.request_max, profile.request_median)
     low, high, median = (request_distance.lower_edge(size) if size else size for size in sizes)
-    around = profile.around_median and tuple(request_distance.lower_edge(size) for size in profile.around_median)
-    return replace(profile, request_min=low, request_max=high, request_median=median, around_median=around)
+    around = {
+        name: sizes and tuple(request_distance.lower_edge(size) if size else size for size in sizes)
+        for name, sizes in (("around_median", profile.around_median), ("around_min", profile.around_min))
+    }
+    return replace(profile, request_min=low, request_max=high, request_median=median, **around)
 
 
 def _is_hidden(analysis: Analysis) -> bool:
@@ -199,13 +202,14 @@ def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Return the fields of a profile that follow from the sizes of individual requests. lengths: these sizes in bytes,
     at least one.
     """
-    around = np.quantile(lengths, [0.5 - SLACK, 0.5 + SLACK], method="nearest")
+    small, *around = np.quantile(lengths, [SLACK, 0.5 - SLACK, 0.5 + SLACK], method="nearest")
     return {
         "request_min": float(lengths.min()),
         "request_max": float(lengths.max()),
         "request_mean": float(lengths.mean()),
         "request_median": float(np.median(lengths)),
         "around_median": (float(around[0]), float(around[1])),
+        "around_min": (float(lengths.min()), float(small)),
     }
 
 

@@ -217,11 +217,17 @@ def _factor(name: str, first: Profile, second: Profile) -> Factor:
     difference = _difference(a, b)
     if name in ("sequential", "consecutive"):
         return Factor(name, a, b, difference, abs(_difference(max(a, SLACK), max(b, SLACK))))
-    if name == "request_median" and first.around_median and second.around_median:
-        (low, high), (low_other, high_other) = first.around_median, second.around_median
+    around, around_other = (_around(name, profile) for profile in (first, second))
+    if around and around_other:
+        (low, high), (low_other, high_other) = around, around_other
         above, below = max(low, low_other), min(high, high_other)  # above > below only if the ranges do not overlap
         return Factor(name, a, b, difference, _difference(max(above, below), below))
     return Factor(name, a, b, difference, abs(difference))
+
+
+def _around(name: str, profile: Profile) -> tuple[float, float] | None:
+    """Return the range in which a size of requests is as long as few requests change; None for other factors."""
+    return {"request_median": profile.around_median, "request_min": profile.around_min}.get(name)
 
 
 def _difference(a: float, b: float) -> float:
