@@ -7,6 +7,7 @@ import pytest
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.characterize.characterize import Character
+from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.recordings import recorded_character, with_log
 from dlio_hpc.programs.reports import accepted_workload
 from tests.support import characters
@@ -62,3 +63,20 @@ def test_a_log_of_other_files_gives_no_value() -> None:
     made = with_log.combine(recording, log._replace(derived=log.derived._replace(roles=roles)))
     assert made.derived.keys == recording.derived.keys
     assert "the log shows another dataset than the recording, so no value is taken from the log" in made.notes
+
+
+@pytest.mark.parametrize(("size", "request_bytes"), [(4096, 4096), (196_608, None)])
+def test_a_request_that_the_log_takes_for_a_sample_is_a_part_of_it(size: int, request_bytes: int | None) -> None:
+    """The recording knows samples of 196,608 B."""
+    recording, log = _recording("torch_loader"), _log("torch_loader")
+    keys = log.derived.keys | {
+        "dataset.sample.bytes": DerivedValue(size, "low", "of the test"),
+        "reader.transfer_size": DerivedValue(None, "medium", "one request per sample"),
+    }
+    recorded = recording.derived.keys | {"dataset.sample.bytes": DerivedValue(196_608, "recorded", "of the test")}
+    made = with_log.combine(
+        recording._replace(derived=recording.derived._replace(keys=recorded)),
+        log._replace(derived=log.derived._replace(keys=keys)),
+    )
+    assert made.derived.keys["reader.transfer_size"].value == request_bytes
+    assert made.derived.keys["dataset.sample.bytes"].value == 196_608

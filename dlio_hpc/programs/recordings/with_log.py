@@ -1,7 +1,7 @@
 """A recording beside Darshan logs of the same run: values of the program from one, requests from the other."""
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.base.units import format_seconds
+from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.evidence import DerivedValue, sureness
 from dlio_hpc.programs.files import file_roles
@@ -15,6 +15,8 @@ _OF_REQUESTS = (
 _GEOMETRY = (
     "dataset.samples_per_file", "dataset.sample.", "dataset.arrays", "dataset.row_group", "reader.batch_size",
 )  # fmt: skip
+# Key of the size of a sample, and share of it below which requests are smaller.
+_SIZE, _LESS = "dataset.sample.bytes", 0.95
 # Share of the shorter run that both must have in common, and of the files of the dataset.
 _SAME = 0.5
 
@@ -67,10 +69,21 @@ def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) 
                 keys[key] = value
         elif key in _OF_REQUESTS or key not in keys or sureness(value.confidence) > sureness(keys[key].confidence):
             keys[key] = value
+    if not is_geometry_logged:
+        keys |= _request(recorded, logged)
     if is_geometry_logged:
         for key in [key for key in keys if key.startswith(_GEOMETRY) and key not in logged]:
             del keys[key]
     return keys
+
+
+def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the size of a request if the log took each for a sample, and the recording knows larger samples."""
+    request, own, size = logged.get("reader.transfer_size"), *(made.get(_SIZE) for made in (logged, recorded))
+    if request is None or request.value is not None or own is None or size is None or own.value >= _LESS * size.value:
+        return {}
+    evidence = f"{request.evidence}; samples have {format_size(size.value)}"
+    return {"reader.transfer_size": request._replace(value=own.value, evidence=evidence)}
 
 
 def _least(keys: dict[str, DerivedValue]) -> int:
