@@ -234,6 +234,30 @@ def test_items_that_hold_several_samples_are_told_from_samples(tmp_path: Path, c
     assert keys["reader.batch_size"].confidence == ("medium" if per_item > 1 else "recorded")
 
 
+def test_the_rows_of_a_row_group_are_recorded(tmp_path: Path) -> None:
+    """Files of 9,000 rows in groups of 1,000 are read by a loader that gives batches of 3 groups."""
+    events = Events(tmp_path)
+    for number in range(3):
+        events.add("file", number, f"/data/{number}.parquet", 9_000_000)
+        events.add("table", number, 9000, 9, 33)
+    events.add("loader", 0, _SETTINGS | {"batch_size": None, "is_iterable": True, "samples": None})
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for group in range(27):
+            events.add("read", "pyarrow.row_group", 0.01, group % 3, 270_000, 1000, [0, group // 3, 1], after=0.1)
+            if group % 3 == 2:
+                events.add("batch", 0, 0.3, 3000, 810_000)
+                events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, None)
+    made = _one(tmp_path, events)
+    keys = made.derived.keys
+    assert (keys["dataset.row_group"].value, keys["dataset.samples_per_file"].value) == (1000, 9000)
+    assert keys["dataset.row_group"].confidence == "recorded"
+    path = tmp_path / "derived.yaml"
+    path.write_text(workload_yaml.write(made, "x"))
+    assert workload.load(str(path)).dataset.row_group == 1000
+
+
 @pytest.mark.parametrize("seed", [-1, 1 << 60, None])
 def test_a_seed_that_no_workload_has_is_left_out(tmp_path: Path, seed: int | None) -> None:
     events = Events(tmp_path)

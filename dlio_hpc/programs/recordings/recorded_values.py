@@ -297,7 +297,16 @@ def _geometry(total: int, data: RecordedData, in_memory: int) -> dict[str, Deriv
     keys = {"dataset.samples_per_file": _recorded(per_file, evidence, "recorded" if is_even else "medium")}
     if data.format == "csv":
         return keys | _of_table(data)
-    return keys | _bytes(data, per_file, in_memory)
+    return keys | _row_group(data) | _bytes(data, per_file, in_memory)
+
+
+def _row_group(data: RecordedData) -> dict[str, DerivedValue]:
+    """Return the rows of a row group of Parquet files that are read by row groups."""
+    rows = Counter(read.rows for read in data.reads if read.library == "pyarrow.row_group" and read.rows)
+    if not rows:
+        return {}
+    (usual, count), total = rows.most_common(1)[0], sum(rows.values())
+    return {"dataset.row_group": _recorded(usual, f"{count:,} of {total:,} row groups that were read")}
 
 
 def _bytes(data: RecordedData, per_file: int, in_memory: int) -> dict[str, DerivedValue]:
