@@ -1,6 +1,7 @@
 """Events of a recording: what each kind holds. A recording may come from anybody, so that each event is checked."""
 
 import functools
+import math
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, get_args
@@ -11,6 +12,10 @@ from msgspec import Meta, Struct
 Count = Annotated[int, Meta(ge=0, le=1 << 50)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 Text = Annotated[str, Meta(max_length=1 << 16)]
+# Lengths of the axes of an array. NumPy has at most 64.
+Shape = Annotated[list[Count], Meta(max_length=64)]
+# Most bytes of an array: the product of its axes is a number that others are computed from.
+_LARGEST_ARRAY = 1 << 60
 # Number of a loader, or that of a pipeline of tf.data with a name before it; see _is_loader().
 Loader = Any
 
@@ -30,20 +35,28 @@ class _Settings(Struct):
     dataset: Text | None = None
 
 
+class _FitSettings(_Settings, kw_only=True):
+    """Settings of a fit. dataset: "arrays", or the type of what feeds it."""
+
+    dataset: Text
+
+
+# Number of an array, and the first row and the number of rows, as far as they are known.
+_PLACE = Annotated[list[Annotated[int, Meta(ge=-(1 << 50), le=1 << 50)] | None], Meta(min_length=3, max_length=3)]
 _FILE = tuple[Text, Seconds, Count | None, Count | None]
-_CALL = tuple[Text, Seconds, Count | None, Count | None, Count | None, list[int | None] | None]
+_CALL = tuple[Text, Seconds, Count | None, Count | None, Count | None, _PLACE | None]
 _NUMBER = tuple[int | None]
 # Types of the values of each kind.
 _KINDS: dict[str, Any] = {
     "start": tuple[()], "end": tuple[()], "library": tuple[Text, Any], "loader": tuple[Count, _Settings],
-    "fit": tuple[_Settings], "pass": tuple[Loader, Seconds],
+    "fit": tuple[_FitSettings], "pass": tuple[Loader, Seconds],
     "batch": tuple[Loader, Seconds, Count | None, Count],
     "end_of_pass": tuple[Loader, Seconds, tuple[Count, Count, Count, list[int]] | None],
     "worker": tuple[Count | None, Count | None], "fetcher": tuple[()],
     "fetch": tuple[Count, Seconds, Count], "step": tuple[Text],
     "save": _FILE, "restore": _FILE, "rank": tuple[Count, Count, Text], "read": _CALL, "write": _CALL,
     "map": tuple[Text, Count | None, Count], "table": tuple[Count | None, Count | None, Count | None, Count | None],
-    "array": tuple[Count, Count, list[Count], Count, list[Count] | None, Text | None, Any],
+    "array": tuple[Count, Count, Shape, Count, Shape | None, Text | None, Any],
     "stage": tuple[Count | None, Count | None, Text, list[Any], dict[str, Any]],
     "source": tuple[Count, list[Count | None]], "gradient": tuple[Seconds], "unseen": tuple[Text, Text],
     "open": tuple[Count, Count], "child": tuple[Text, Count], "file": tuple[Count, Text, Count | None],
@@ -73,12 +86,20 @@ def decoded(line: bytes, files: Mapping[int, str]) -> tuple[float, str, tuple[An
         time, name, *given = _decoder(kind).decode(line)
         if kind in _LOOSE:
             msgspec.convert((time, name, *given[:2]), _types(kind))
-    except ValueError:  # of msgspec, or of text that is no UTF-8
+    except (ValueError, RecursionError):  # of msgspec, of text that is no UTF-8, or of lists in lists in lists
         return None
     values = tuple(given)
     numbers = values[1] if kind == "source" else values[_FILES[kind] :][:1] if kind in _FILES else ()
-    is_whole = name == kind and all(number is None or number in files for number in numbers)
-    return (time, kind, values) if is_whole and (kind not in _OF_LOADERS or _is_loader(values[0])) else None
+    is_whole = name == kind and all(number is None or number in files for number in numbers) and _is_sound(kind, values)
+    return (time, kind, values) if is_whole else None
+
+
+def _is_sound(kind: str, values: tuple[Any, ...]) -> bool:
+    """Return whether values are right that their types alone do not show to be right."""
+    if kind == "array":
+        _, _, shape, itemsize, chunks, *_ = values
+        return bool(max(math.prod(shape), math.prod(chunks or ())) * itemsize <= _LARGEST_ARRAY)
+    return kind not in _OF_LOADERS or _is_loader(values[0])
 
 
 @functools.cache

@@ -81,25 +81,28 @@ def load(folder: Path) -> list[ProcessRecording]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file. Raise InvalidRun for what the recorder does not write: a pipe, a link, a file that
-    is too large.
+    """Return the content of a file. Raise InvalidRun for what the recorder does not write: a pipe, a folder, a link, a
+    file that is too large.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as fault:
         raise InvalidRun(f"{path} is no recording of a process: {fault.strerror}") from fault
-    with open(descriptor, "rb") as file:
+    try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST:
             raise InvalidRun(f"{path} is no recording of a process: it is no file, or larger than {format_size(_MOST)}")
-        return file.read(_MOST)
+        with open(descriptor, "rb", closefd=False) as file:  # a folder could not be opened so
+            return file.read(_MOST)
+    finally:
+        os.close(descriptor)
 
 
 def _load(path: Path) -> ProcessRecording:
     lines = io.BytesIO(_content(path))
     try:
         process = msgspec.json.decode(lines.readline(), type=Process)
-    except msgspec.MsgspecError as fault:
+    except (ValueError, RecursionError) as fault:
         raise InvalidRun(f"{path} is no recording of a process: {fault}") from fault
     if process.version != VERSION:
         raise InvalidRun(

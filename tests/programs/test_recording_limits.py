@@ -1,0 +1,54 @@
+"""Recordings that no recorder wrote, that are very large, or that do not show all that the program does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc.base.errors import InvalidRun
+from dlio_hpc.programs.recordings import recorded_character
+from tests.programs.test_recordings import _SETTINGS, Events, _files, _one, _passes
+
+
+def _trained(folder: Path) -> Events:
+    events = Events(folder)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    return events
+
+
+_AXIS = 1 << 50
+_ODD: dict[str, str] = {
+    "a fit without its dataset": '[1,"fit",{}]',
+    "a place without rows": '[1,"read","h5py",0.1,0,1,1,[0]]',
+    "a place without their number": '[1,"read","h5py",0.1,0,1,1,[0,1]]',
+    "an array that no disk holds": json.dumps([1, "array", 0, 0, [_AXIS] * 40, 4, None, None, "f4"]),
+    "a chunk that no disk holds": json.dumps([1, "array", 0, 0, [16], 4, [_AXIS, _AXIS], None, "f4"]),
+    "an array of a hundred axes": json.dumps([1, "array", 0, 0, [1] * 100, 4, None, None, "f4"]),
+    "lists in lists": '[1,"stage",0,null,"x",' + "[" * 100_000 + "]" * 100_000 + ",{}]",
+    "objects in objects": '[1,"stage",0,null,"x",[],' + '{"a":' * 5000 + "1" + "}" * 5000 + "]",
+}
+
+
+@pytest.mark.parametrize("odd", _ODD)
+def test_a_line_that_would_end_the_verb_is_left_out_with_a_note(tmp_path: Path, odd: str) -> None:
+    right = _one(tmp_path, _trained(tmp_path))
+    (path,) = tmp_path.rglob("*.jsonl")
+    with path.open("a") as file:
+        file.write(f"\n{_ODD[odd]}\n")
+    made = recorded_character.load(tmp_path)
+    assert made.derived.keys == right.derived.keys
+    assert [note for note in made.notes if "1 line(s) are torn" in note]
+
+
+@pytest.mark.parametrize("head", [None, "[" * 100_000, ""])
+def test_a_folder_and_a_file_without_a_head_are_named_as_no_recording(tmp_path: Path, head: str | None) -> None:
+    path = tmp_path / "processes/node/x.jsonl"
+    if head is None:
+        path.mkdir(parents=True)
+    else:
+        path.parent.mkdir(parents=True)
+        path.write_text(head)
+    with pytest.raises(InvalidRun, match=r"node/x[.]jsonl is no recording of a process"):
+        recorded_character.load(tmp_path)
