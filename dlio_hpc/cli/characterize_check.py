@@ -46,7 +46,7 @@ def run(
         job = _submit(_options(character, path, whole, site, dataset_size, settings, runs, step_s))
     finally:
         safe_folders.discard(folder)
-    asked_s = float(character.derived.keys["compute.time"].value)
+    asked_s = whole.compute.time.mean
     steps = _steps_compared(character, job, whole, step_s >= asked_s, tolerance)
     requests = _requests_compared(character, job, tolerance) if character.has_requests else None
     return Checked(_absent(character), requests, steps)
@@ -58,7 +58,7 @@ def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> flo
     """
     from dlio_hpc.dataset import rank_shares
 
-    asked_s = float(character.derived.keys["compute.time"].value)
+    asked_s = whole.compute.time.mean
     if character.steps is None:
         return min(asked_s, _MOST_STEP_S)
     share = min(1.0, dataset_size / max(whole.dataset.bytes_of(whole.dataset.samples), 1))
@@ -72,19 +72,33 @@ def _options(
     runs: Path, step_s: float,
 ) -> Options:  # fmt: skip
     """Return the options of a job that runs the workload, with a dataset and limits that suit this machine."""
-    keys = character.derived.keys
     size = whole.dataset.bytes_of(whole.dataset.samples)
     # Checkpoints are compared by their requests, which a recording does not have. They may be far larger than the data.
     without = () if character.has_requests else ("checkpoint=null",)
-    epochs = min(keys["train.epochs"].value, _MOST_EPOCHS)
+    epochs = min(whole.train.epochs, _MOST_EPOCHS)
+    evaluation = _evaluation(character, whole, dataset_size, epochs)
     return Options(
         workload=str(workload),
         site=site,
         ranks_per_node=(max(1, min(_MOST_RANKS, character.log.job.ranks)),),
         dataset_size=dataset_size if size > dataset_size else None,
-        overrides=(f"compute.time={step_s}", f"train.epochs={epochs}", *without, *settings),
+        overrides=(f"compute.time={step_s}", f"train.epochs={epochs}", *without, *evaluation, *settings),
         runs=runs,
     )
+
+
+def _evaluation(character: "Character", whole: "Workload", dataset_size: int, epochs: int) -> tuple[str, ...]:
+    """Return the settings that keep the evaluation small: it has files of its own. Steps of training are compared
+    without it; requests with as many of its files as the dataset may have. epochs: of the check run.
+    """
+    evaluation = whole.evaluation
+    if evaluation is None:
+        return ()
+    if not character.has_requests or evaluation.every_epochs > epochs:
+        return ("evaluation=null",)
+    size = whole.dataset.bytes_of(whole.dataset.samples)
+    most = max(1, dataset_size * whole.dataset.files // max(size, 1))
+    return (f"evaluation.files={min(evaluation.files, most)}",)
 
 
 def _submit(options: Options) -> Path:

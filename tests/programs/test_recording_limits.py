@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc.base.errors import InvalidRun
+from dlio_hpc.cli import characterize_check
+from dlio_hpc.plan.options import Options
+from dlio_hpc.programs import emulated_steps
 from dlio_hpc.programs.recordings import recorded_character
+from dlio_hpc.programs.step_check import StepProfile
+from tests.conftest import Run
 from tests.programs.test_recordings import _SETTINGS, Events, _files, _one, _passes
 
 
@@ -52,3 +57,55 @@ def test_a_folder_and_a_file_without_a_head_are_named_as_no_recording(tmp_path: 
         path.write_text(head)
     with pytest.raises(InvalidRun, match=r"node/x[.]jsonl is no recording of a process"):
         recorded_character.load(tmp_path)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """Options of the jobs that a check would run."""
+    made: list[Options] = []
+
+    def submit(options: Options) -> Path:
+        made.append(options)
+        return Path("the-job")
+
+    monkeypatch.setattr(characterize_check, "_submit", submit)
+    monkeypatch.setattr(emulated_steps, "of_job", lambda *rest: StepProfile(7, None, 0.5, None))
+    return made
+
+
+def test_a_check_of_steps_generates_no_files_of_evaluation(tmp_path: Path, run: Run, asked: list[Options]) -> None:
+    """The dataset of a check has a limit, which thousands of files of evaluation would exceed."""
+    events = Events(tmp_path)
+    _files(events, 200)
+    events.add("loader", 0, _SETTINGS)
+    events.add("loader", 1, _SETTINGS | {"sampler": "SequentialSampler"})
+    for _ in range(2):
+        _passes(events, 1, 14, True, 0.5, [42, 0, 9, [4, 2]])
+        events.add("pass", 1, 0.0)
+        for number in range(14, 200):
+            events.add("open", number, 0)
+            events.add("batch", 1, 0.01, 3, 300, after=0.01)
+        events.add("end_of_pass", 1, 0.0, None)
+    events.write()
+    assert recorded_character.load(tmp_path).derived.keys["evaluation.files"].value == 186
+    run("dlio-hpc", "characterize", tmp_path, "--check")
+    (options,) = asked
+    assert {"evaluation=null", "checkpoint=null"} <= set(options.overrides)
+
+
+def test_a_check_runs_without_a_value_that_no_workload_may_have(tmp_path: Path, run: Run, asked: list[Options]) -> None:
+    """A pipeline that repeats its files 10^18 times in a pass has too many epochs, which are left at their default."""
+    events = Events(tmp_path)
+    _files(events, 16)
+    events.add("stage", 0, None, "TFRecordDatasetV2", [], {})
+    events.add("source", 0, list(range(16)))
+    events.add("stage", 1, 0, "repeat", [10**18], {})
+    events.add("stage", 2, 1, "batch", [4], {})
+    events.add("pass", ["tf.data", 2], 0.0, None)
+    for _ in range(4):
+        events.add("batch", ["tf.data", 2], 0.01, 4, 4000, after=0.01)
+        events.add("gradient", 0.01)
+    events.add("end_of_pass", ["tf.data", 2], 0.0, None)
+    events.write()
+    assert run("dlio-hpc", "characterize", tmp_path, "--check").code in (1, 7)
+    assert "train.epochs=1" in asked[0].overrides
