@@ -9,7 +9,7 @@ from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.cli import characterize_check
 from dlio_hpc.plan.options import Options
 from dlio_hpc.programs import emulated_steps
-from dlio_hpc.programs.recordings import recorded_character
+from dlio_hpc.programs.recordings import recorded_character, recording_files
 from dlio_hpc.programs.step_check import StepProfile
 from tests.conftest import Run
 from tests.programs.test_recordings import _SETTINGS, Events, _files, _one, _passes
@@ -57,6 +57,34 @@ def test_a_folder_and_a_file_without_a_head_are_named_as_no_recording(tmp_path: 
         path.write_text(head)
     with pytest.raises(InvalidRun, match=r"node/x[.]jsonl is no recording of a process"):
         recorded_character.load(tmp_path)
+
+
+@pytest.mark.parametrize(("limit", "most"), [("_MOST_IN_ALL", 3000), ("_MOST_EVENTS", 150)])
+def test_a_recording_that_is_too_large_in_all_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    """Two ranks have 91 events each, and some 3 kB."""
+    for rank in range(2):
+        events = Events(tmp_path, rank, 2)
+        _files(events, 14)
+        _passes(events, 5, 5, True, 0.5, [21, 0, 9, [4, 2]])
+        events.write()
+    assert len(recording_files.load(tmp_path)) == 2
+    monkeypatch.setattr(recording_files, limit, most)
+    with pytest.raises(InvalidRun, match=f"{tmp_path.name} is too large: .*; record fewer ranks, or a shorter run"):
+        recording_files.load(tmp_path)
+
+
+def test_events_that_are_alike_share_their_values_and_unused_ones_are_dropped(tmp_path: Path) -> None:
+    events = _trained(tmp_path)
+    events.add("fetch", 3, 0.01, 300)
+    events.write()
+    with next(tmp_path.rglob("*.jsonl")).open("a") as file:
+        file.write('\n[1,"fetch","x"]')
+    (made,) = recording_files.load(tmp_path)
+    assert "fetch" not in {event.kind for event in made.events}
+    assert made.faults[0].startswith("1 line(s) are torn")
+    assert len({id(event.values) for event in made.events if event.kind == "step"}) == 1
 
 
 @pytest.fixture

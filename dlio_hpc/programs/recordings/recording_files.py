@@ -18,6 +18,10 @@ from dlio_hpc.programs.recordings.recorded_events import Seconds
 
 # Largest size of a file: what the recorder writes at most, and an event.
 _MOST = 16 << 20
+# Largest recording: that of some forty processes whose files are full. An event takes up to 300 B of memory.
+_MOST_IN_ALL, _MOST_EVENTS = 512 << 20, 8_000_000
+# Kinds of events that nothing is derived from, and kinds whose events hold the same values again and again.
+_UNUSED, _ALIKE = frozenset({"fetch"}), frozenset({"step", "open"})
 
 
 class Process(Struct, frozen=True):
@@ -75,9 +79,20 @@ def listed(folder: Path) -> list[Path]:
 
 def load(folder: Path) -> list[ProcessRecording]:
     """Return all processes of a recording in the order of their start. Raise ConfigError if it has none, and InvalidRun
-    if a file has no head that this version reads.
+    if a file has no head that this version reads, or if the recording is larger than the recorder makes them.
     """
-    return sorted(map(_load, listed(folder)), key=lambda recording: recording.process.begun)
+    made: list[ProcessRecording] = []
+    size = events = 0
+    for path in listed(folder):
+        made.append(_load(path))
+        size += path.stat().st_size
+        events += len(made[-1].events)
+        if size > _MOST_IN_ALL or events > _MOST_EVENTS:
+            raise InvalidRun(
+                f"{folder} is too large: this version of dlio-hpc reads at most {format_size(_MOST_IN_ALL)} and "
+                f"{_MOST_EVENTS:,} events; record fewer ranks, or a shorter run"
+            )
+    return sorted(made, key=lambda recording: recording.process.begun)
 
 
 def _content(path: Path) -> bytes:
@@ -110,6 +125,7 @@ def _load(path: Path) -> ProcessRecording:
         )
     events: list[Event] = []
     files: dict[int, str] = {}
+    alike: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     torn = 0
     for line in filter(bytes.strip, lines):
         event = recorded_events.decoded(line, files)
@@ -119,7 +135,10 @@ def _load(path: Path) -> ProcessRecording:
         time, kind, values = event
         if kind == "file":
             files[values[0]] = values[1]
-        events.append(Event(process.begun + time, kind, values))
+        if kind in _ALIKE:
+            values = alike.setdefault(values, values)
+        if kind not in _UNUSED:
+            events.append(Event(process.begun + time, kind, values))
     return ProcessRecording(
         path, process, events, files, any(event.kind == "end" for event in events), list(_faults(events, torn))
     )
