@@ -19,13 +19,15 @@ _SLACK_IN_MEMORY = 16384
 
 class StepProfile(NamedTuple):
     """Steps of a training. steps: of a rank in an epoch. bytes: that a rank reads for a step. compute_s: mean of a
-    step. wait_s: mean of a step, without the first step of each epoch. Values are None if they are unknown.
+    step. wait_s: mean of a step, without the first step of each epoch. Values are None if they are unknown. doubt: why
+    the data of the steps may be others than those of the workload; empty if they are not.
     """
 
     steps: float | None
     bytes: float | None
     compute_s: float | None
     wait_s: float | None
+    doubt: str = ""
 
 
 class StepFactor(Struct, frozen=True):
@@ -47,11 +49,15 @@ class StepVerdict(Struct, frozen=True):
     """Verdict on the steps of a check run."""
 
     outcome: Outcome
-    """pass, fail, or incomplete if fewer than two of the judged figures are known, and none of them differs."""
+    """pass, fail, or incomplete if none of the judged figures differs, but fewer than two are known, or the data of the
+    program are in doubt.
+    """
     tolerance: float
     """Smallest ratio of the smaller to the larger value that passes."""
     factors: tuple[StepFactor, ...]
     """All figures."""
+    doubt: str = ""
+    """Why the data of the program's steps may be others than those of the workload; empty if they are not."""
 
     @property
     def exit_code(self) -> int:
@@ -71,10 +77,10 @@ def judge(program: StepProfile, run: StepProfile, tolerance: float) -> StepVerdi
         _factor("wait_s", program.wait_s, run.wait_s),
     )
     known = [factor for factor in factors if factor.is_judged and factor.apart is not None]
-    outcome: Outcome = "pass" if len(known) >= _LEAST else "incomplete"
+    outcome: Outcome = "pass" if len(known) >= _LEAST and not program.doubt else "incomplete"
     if any(_differs(factor, tolerance) for factor in known):
         outcome = "fail"
-    return StepVerdict(outcome, tolerance, factors)
+    return StepVerdict(outcome, tolerance, factors, program.doubt)
 
 
 def _factor(name: StepFigure, program: float | None, run: float | None) -> StepFactor:

@@ -137,3 +137,80 @@ def test_a_check_runs_without_a_value_that_no_workload_may_have(tmp_path: Path, 
     events.write()
     assert run("dlio-hpc", "characterize", tmp_path, "--check").code in (1, 7)
     assert "train.epochs=1" in asked[0].overrides
+
+
+def _in_memory(folder: Path, size: int, read: int, in_passes: int, held: int) -> Events:
+    """Add a file of `size` bytes that is opened before the passes. The kernel counts `read` bytes before them, and
+    `in_passes` in each of two. A batch holds `held` bytes.
+    """
+    events = Events(folder)
+    events.add("file", 0, "/data/all.bin", size)
+    events.add("moved", 0, 0)
+    events.add("open", 0, 0, after=0.5)
+    events.add("loader", 0, _SETTINGS, after=0.5)
+    for number in range(2):
+        events.add("pass", 0, 0.0)
+        events.add("moved", read + in_passes * number, 0)
+        for _ in range(7):
+            events.add("batch", 0, 0.25, 3, held, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+        events.add("moved", read + in_passes * (number + 1), 0)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("size", "read", "in_passes", "held", "load", "doubt"),
+    [
+        (2_000_000, 2_100_000, 200, 300_000, ("memory", "recorded"), ""),
+        (2_000_000, 2_100_000, 200, 1_200_000, ("memory", "recorded"), ""),  # decoded
+        (2_000_000, 2_100_000, 2_000_000, 300_000, ("on_demand", "low"), ""),
+        (88_000, 1_000_000, 88_000, 12_500, ("on_demand", "low"), ""),  # a file that stays open
+        (2_000_000, 500_000, 200, 300_000, ("on_demand", "low"), "none in the passes: the program may have mapped"),
+        (320, 900_000, 200, 300_000, ("memory", "low"), "far more than the 320 B of the files that were read"),
+    ],
+)
+def test_data_are_in_memory_if_they_were_read_before_the_passes_and_can_be_the_batches(
+    tmp_path: Path, size: int, read: int, in_passes: int, held: int, load: tuple[str, str], doubt: str
+) -> None:
+    made = _one(tmp_path, _in_memory(tmp_path, size, read, in_passes, held))
+    value = made.derived.keys["reader.load"]
+    assert (value.value, value.confidence) == load
+    assert made.steps is not None
+    assert doubt in made.steps.doubt
+    assert bool(made.steps.doubt) == bool(doubt)
+    assert made.steps.doubt in (made.notes[-1] if doubt else "")
+    assert made.derived.keys["dataset.files"].confidence == ("low" if doubt else "recorded")
+
+
+def test_a_check_of_data_in_doubt_is_no_verdict(tmp_path: Path, run: Run, asked: list[Options]) -> None:
+    """The steps of the check run are those of the program."""
+    right, doubted = tmp_path / "right", tmp_path / "doubted"
+    _in_memory(right, 2_000_000, 2_100_000, 0, 300_000).write()
+    _in_memory(doubted, 320, 900_000, 0, 300_000).write()
+    assert run("dlio-hpc", "characterize", right, "--check").code == 0
+    done = run("dlio-hpc", "characterize", doubted, "--check")
+    assert done.code == 7
+    assert done.out.startswith("Not measured: the data of the program are not known: the batches of a pass hold 2.0")
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("in_passes", [200, 2_000_000])
+def test_reads_beside_a_small_map_are_compared_and_said(tmp_path: Path, in_passes: int) -> None:
+    """The map is an index of the data, which are read by calls that are not recorded."""
+    events = Events(tmp_path)
+    events.add("file", 0, "/data/all.idx", 1024)
+    events.add("map", "numpy", 0, 1024)
+    events.add("loader", 0, _SETTINGS)
+    for number in range(2):
+        events.add("pass", 0, 0.0)
+        events.add("moved", in_passes * number, 0)
+        for _ in range(7):
+            events.add("batch", 0, 0.25, 3, 300_000, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+        events.add("moved", in_passes * (number + 1), 0)
+    made = _one(tmp_path, events)
+    assert made.steps is not None
+    assert made.steps.bytes == (None if in_passes == 200 else pytest.approx(2_000_000 / 7))
+    assert ("besides the files that the program maps" in made.steps.doubt) == (in_passes > 200)

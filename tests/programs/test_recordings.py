@@ -785,16 +785,17 @@ def test_reads_that_the_kernel_counts_are_no_data_in_memory(tmp_path: Path) -> N
         folder = tmp_path / load
         events = Events(folder)
         events.add("file", 0, "/data/all.bin", 20_000_000)
+        events.add("moved", 0, 0)
         events.add("open", 0, 0, after=0.5)
         events.add("loader", 0, _SETTINGS, after=0.5)
-        events.add("moved", 0, 0)
+        events.add("moved", 20_000_000, 0)
         for number in range(2):
             events.add("pass", 0, 0.0)
             for _ in range(7):
                 events.add("batch", 0, 0.25, 3, 300, after=0.25)
                 events.add("step", "SGD")
             events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
-            events.add("moved", moved // (2 - number), 0)
+            events.add("moved", 20_000_000 + moved // (2 - number), 0)
         made = _one(folder, events)
         assert (made.derived.keys["reader.load"].value, made.derived.keys["reader.load"].confidence) == (load, level)
         assert made.steps is not None

@@ -1,6 +1,6 @@
 """Bytes that the processes of a rank read, as the kernel counts them at some times of a recording."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +29,12 @@ class ReadCounts(NamedTuple):
         first = min(bisect_left(self.times, self.work_begin), len(self.bytes) - 1)
         return self.bytes[-1] - self.bytes[first]
 
+    def most_between(self, begin: float, end: float) -> int:
+        """Return the most bytes that a process may have read between two times."""
+        before = bisect_right(self.times, begin) - 1
+        after = min(bisect_left(self.times, end), len(self.times) - 1)
+        return self.bytes[after] - (self.bytes[before] if before >= 0 else 0)
+
     def _nearest(self, time: float) -> int:
         """Return the count nearest to a time; the earlier one of two."""
         after = bisect_left(self.times, time)
@@ -40,12 +46,13 @@ def of(rank: RankRecording) -> list[ReadCounts]:
     """Return the counts of a rank; an empty list if the kernel did not count. Of a rank with workers, these are the
     counts of the workers: the kernel adds them to those of the rank's own process when they end.
     """
-    counts = [_of_process(process) for process in rank.processes]
+    counts = [of_process(process) for process in rank.processes]
     workers = [one for one in counts if one.work_begin is not None]
     return [one for one in workers or counts if one.times]
 
 
-def _of_process(process: ProcessRecording) -> ReadCounts:
+def of_process(process: ProcessRecording) -> ReadCounts:
+    """Return the counts of a process; without times if the kernel did not count."""
     moved = [(event.time, int(event.values[0])) for event in process.events if event.kind == "moved"]
     times, sizes = [time for time, _ in moved], [size for _, size in moved]
     return ReadCounts(process.process.begun, _work_begin(process), times, sizes)

@@ -1,20 +1,19 @@
 """Characterisation of a program by its recording."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
-from dlio_hpc.programs.characterize.evidence import DerivedValue
+from dlio_hpc.programs.characterize.evidence import DerivedValue, weaker
 from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.recordings import (
+    doubted_data,
     own_loop,
-    read_counts,
     recorded_checkpoints,
     recorded_files,
     recorded_program,
@@ -28,8 +27,6 @@ from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
 from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
-# Share of the bytes of the dataset, and least bytes, read in passes from which on data are not in memory.
-_UNSEEN, _LEAST_UNSEEN = 0.25, 1 << 20
 # Loops and readers that no hook sees.
 _OWN_LOOP = (
     "no loader gave a batch: the program reads in a loop of its own; its batches, passes and computation are derived "
@@ -53,22 +50,21 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     notes = list(_notes(recordings, program, made, data))
     steps = None
     if made is not None and data is not None and keys:
-        keys["reader.load"] = _load(program, made, data, keys["reader.load"])
-        steps = recorded_steps.of(program, made, data.is_mapped, keys["reader.load"].value == "memory")
+        keys["reader.load"] = doubted_data.load(program, made, data, keys["reader.load"])
+        steps = recorded_steps.of(program, made, data, keys["reader.load"].value == "memory")
+        if steps.doubt:
+            notes.append(steps.doubt)
+            keys.update(_doubted(keys))
     return Character(log, [folder], len(nodes), derived, notes, lambda _: True, True, steps)
 
 
-def _load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, load: DerivedValue) -> DerivedValue:
-    """Return `reader.load`. If the kernel counts reads in passes in which no call was recorded, such as those of a file
-    that stays open, the data are not in memory.
-    """
-    if not data.is_memory or data.is_mapped or load.value != "memory":
-        return load
-    counted = read_counts.of_passes(program.ranks, made.passes)
-    if counted is None or counted[0] < max(_LEAST_UNSEEN, _UNSEEN * sum(data.sizes)):
-        return load
-    evidence = f"{format_size(counted[0])} were read in the passes by calls that are not recorded"
-    return DerivedValue("on_demand", "low", evidence)
+def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the keys of the dataset, and its load, with the confidence of a dataset that is in doubt."""
+    return {
+        key: value._replace(confidence=weaker(value.confidence, "low"))
+        for key, value in keys.items()
+        if key.startswith("dataset.") or key == "reader.load"
+    }
 
 
 def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:

@@ -2,28 +2,33 @@
 
 import statistics
 
-from dlio_hpc.programs.recordings import read_counts
+from dlio_hpc.programs.recordings import doubted_data, read_counts
+from dlio_hpc.programs.recordings.recorded_files import RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
 from dlio_hpc.programs.step_check import StepProfile
 
 
-def of(program: RecordedProgram, made: RecordedTraining, is_mapped: bool, is_in_memory: bool) -> StepProfile:
-    """Return the steps of the training loader. is_mapped: whether the dataset is mapped into memory, so that no system
-    call reads it, whose bytes the kernel would count. is_in_memory: whether the workload reads it into memory. The
-    program may do so in the first pass, which then does not count.
+def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_in_memory: bool) -> StepProfile:
+    """Return the steps of the training loader. is_in_memory: whether the workload reads the dataset into memory. The
+    program may do so in the first pass, which then does not count. Bytes are unknown if the dataset is, or may be,
+    mapped into memory, so that no system call reads it, whose bytes the kernel would count.
     """
+    doubt = doubted_data.doubt(program, made, data)
+    is_in_doubt = data.is_mapped or bool(doubt)
+    may_be_mapped = is_in_doubt and not doubted_data.notable_reads(program, made, data)
     passes = [one for mine in made.passes for one in mine if one.batches]
     batches = [batch for one in passes for batch in one.batches]
     waits = [batch.wait for one in passes for batch in one.batches[1:]]
     computed = [batch.compute for batch in batches if batch.compute is not None]
     if any(batch.is_step for batch in batches):  # a step of fit is not told apart from the wait for its batch
         waits, computed = [], []
-    counted = None if is_mapped else read_counts.of_passes(program.ranks, made.passes, 1 if is_in_memory else 0)
+    counted = None if may_be_mapped else read_counts.of_passes(program.ranks, made.passes, 1 if is_in_memory else 0)
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     return StepProfile(
         steps=statistics.median(len(one.batches) for one in passes) / repeats,
         bytes=None if counted is None else counted[0] / counted[1],
         compute_s=statistics.mean(computed) if computed else None,
         wait_s=statistics.mean(waits) if waits else None,
+        doubt=doubt,
     )

@@ -131,6 +131,8 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
         differing = [_step_figure(factor) for factor in verdict.differing]
         return Banner(state, f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}.")
     known = [_STEPS[factor.name][0] for factor in verdict.factors if factor.is_judged and factor.apart is not None]
+    if verdict.outcome == "incomplete" and verdict.doubt:
+        return Banner(state, f"the data of the program are not known: {verdict.doubt}.")
     if verdict.outcome == "incomplete":
         return Banner(state, f"too few figures of a step are known for a verdict: {', '.join(known) or 'none'}.")
     percent = f"{100 * (1 - verdict.tolerance):.3g} %"

@@ -1,0 +1,104 @@
+"""Whether a program can have made its batches of the reads that were recorded. It may read other data, or the same data
+at other times, by calls that are not recorded, and through memory maps, which need no call.
+"""
+
+from dlio_hpc.base.units import format_size
+from dlio_hpc.programs.characterize.evidence import DerivedValue
+from dlio_hpc.programs.recordings import read_counts
+from dlio_hpc.programs.recordings.recorded_files import RecordedData
+from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
+from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
+
+# Share of the bytes of a step, and least bytes of a step, that are data. Messages and notes have fewer.
+_SHARE, _LEAST_OF_STEP = 0.25, 512
+# Least bytes of a program with a single pass, in which it loads modules, too.
+_LEAST = 1 << 20
+# Share of the dataset that a program reads before its first pass if it keeps the data in memory.
+_READ = 0.5
+# Most bytes in memory for a byte of a file: a pixel of one byte becomes three numbers of four bytes.
+_WIDEST = 12
+
+
+def load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, derived: DerivedValue) -> DerivedValue:
+    """Return `reader.load`: data are not in memory if the passes read them, or if nothing read them before."""
+    if not data.is_memory or data.is_mapped or derived.value != "memory":
+        return derived
+    counted = notable_reads(program, made, data)
+    if counted:
+        evidence = f"{format_size(counted)} were read in the passes by calls that are not recorded"
+        return DerivedValue("on_demand", "low", evidence)
+    unread = _unread(program, made, data)
+    return DerivedValue("on_demand", "low", unread) if unread else derived
+
+
+def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
+    """Return why the dataset of a program is in doubt that reads no file in its passes, or maps it; empty if not."""
+    counted = notable_reads(program, made, data)
+    if data.is_mapped:
+        more = f"{format_size(counted)} were read in the passes besides the files that the program maps into memory"
+        return f"{more}, by calls that are not recorded" if counted else ""
+    if not data.is_memory:
+        return ""
+    return _too_small(made, data) or ("" if counted else _unread(program, made, data))
+
+
+def notable_reads(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> int:
+    """Return the bytes that the kernel counted in the passes; 0 if they are too few to be data. The first pass counts
+    if there is no other: it may load modules, and fill a cache.
+    """
+    for first in (1, 0):
+        counted = read_counts.of_passes(program.ranks, made.passes, first)
+        if counted is not None:
+            size, steps = counted
+            least = max(_LEAST_OF_STEP * steps if first else _LEAST, _SHARE * _of_data(made, data, first))
+            return size if size >= least else 0
+    return 0
+
+
+def _of_data(made: RecordedTraining, data: RecordedData, first: int) -> int:
+    """Return the bytes of the batches in memory from pass `first` on, or those of the dataset if they are fewer: data
+    grow when they are decoded. A map is read in parts, and is no measure.
+    """
+    held = sum(batch.bytes for passes in made.passes for one in passes[first:] for batch in one.batches)
+    whole = _whole(data) * max(1, max(map(len, made.passes)) - first)
+    if data.is_mapped:
+        return held or 4 * _LEAST
+    return min(held, whole) if held and whole else held or whole
+
+
+def _whole(data: RecordedData) -> int:
+    """Return the bytes of the dataset."""
+    return data.usual * len(data.files)
+
+
+def _unread(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
+    """Return why the dataset may not have been read before the first pass; empty if it was. Libraries say what they
+    read; Python says only that it opened a file.
+    """
+    if data.library or not data.reads:
+        return ""
+    opened = min(read.time for read in data.reads)
+    begin = min(one.begin for passes in made.passes for one in passes)
+    counts = [read_counts.of_process(process) for rank in program.ranks for process in rank.processes]
+    before = [count for count in counts if count.times and count.begun < begin]
+    if not before:
+        return "files were opened before the first pass; the kernel did not count what was read of them"
+    size, whole = sum(count.most_between(opened, begin) for count in before), _whole(data)
+    if size >= _READ * whole:
+        return ""
+    return (
+        f"at most {format_size(size)} of the {format_size(whole)} of the files were read before the first pass, and "
+        "none in the passes: the program may have mapped them into memory"
+    )
+
+
+def _too_small(made: RecordedTraining, data: RecordedData) -> str:
+    """Return a sentence if the batches of a pass hold far more bytes than the dataset can have given; empty if not."""
+    held = max((sum(batch.bytes for batch in one.batches) for passes in made.passes for one in passes), default=0)
+    whole = max(_whole(data), sum(read.size or 0 for read in data.reads))
+    if held <= _WIDEST * whole:
+        return ""
+    return (
+        f"the batches of a pass hold {format_size(held)} in memory, far more than the {format_size(whole)} of the "
+        "files that were read: most of the data that the program uses were not recorded"
+    )
