@@ -213,4 +213,92 @@ def test_reads_beside_a_small_map_are_compared_and_said(tmp_path: Path, in_passe
     made = _one(tmp_path, events)
     assert made.steps is not None
     assert made.steps.bytes == (None if in_passes == 200 else pytest.approx(2_000_000 / 7))
-    assert ("besides the files that the program maps" in made.steps.doubt) == (in_passes > 200)
+    assert ("besides the files that are mapped" in made.steps.doubt) == (in_passes > 200)
+
+
+def _samples_in_states(folder: Path, is_in_worker: bool) -> Events:
+    """Add files that the program saved with torch.save, and that torch.load reads in the passes of a loader."""
+    events, worker = Events(folder), Events(folder, 0)
+    for made in (events, worker):
+        for number in range(14):
+            made.add("file", number, f"/data/{number:03}.pt", 100_000)
+    worker.add("worker", 0, 1)
+    for number in range(14):
+        events.add("save", "torch", 0.01, number, 100_000, after=0.02)
+    events.add("loader", 0, _SETTINGS)
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for batch in range(7):
+            for number in (2 * batch, 2 * batch + 1):
+                worker.time = events.time
+                for event in ("open", "restore") if is_in_worker else ():
+                    worker.add(event, *([number, 0] if event == "open" else ["torch", 0.0, number, 100_000]))
+                for event in () if is_in_worker else ("open", "restore"):
+                    events.add(event, *([number, 0] if event == "open" else ["torch", 0.0, number, 100_000]))
+            events.add("batch", 0, 0.25, 2, 200_000, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [14, 0, 7, [4, 2]])
+    if is_in_worker:
+        worker.write("worker.jsonl", process=200, parent=100)
+    return events
+
+
+@pytest.mark.parametrize("is_in_worker", [False, True])
+def test_samples_that_torch_loads_are_data_and_no_states(tmp_path: Path, is_in_worker: bool) -> None:
+    made = _one(tmp_path, _samples_in_states(tmp_path, is_in_worker))
+    assert made.derived.keys["dataset.files"].value == 14
+    assert not [key for key in made.derived.keys if key.startswith("checkpoint.")]
+    assert not [note for note in made.notes if "state(s)" in note]
+
+
+def test_states_of_a_program_whose_samples_are_torchs_are_its_checkpoints(tmp_path: Path) -> None:
+    """The best state is loaded in a pass, and at the end, which is no restart."""
+    events = _samples_in_states(tmp_path, False)
+    events.add("file", 20, "/out/best.pt", 500_000)
+    events.add("pass", 0, 0.0)
+    for event in ("save", "restore"):
+        events.add(event, "torch", 0.1, 20, 500_000, after=0.2)
+    events.add("end_of_pass", 0, 0.0, [14, 0, 7, [4, 2]])
+    events.add("save", "torch", 0.1, 20, 500_000, after=0.1)
+    events.add("restore", "torch", 0.1, 20, 500_000, after=0.1)
+    made = _one(tmp_path, events)
+    assert made.derived.keys["checkpoint.files"].value == [500_000]
+    assert [note for note in made.notes if "state(s)" in note] == [
+        "1 state(s) were loaded later, such as that of the best model; the workload does not read them"
+    ]
+
+
+@pytest.mark.parametrize("is_checked_first", [False, True])
+def test_passes_of_evaluation_that_no_workload_has_are_said(tmp_path: Path, is_checked_first: bool) -> None:
+    """Two batches are evaluated before the first epoch: there are more passes than epochs."""
+    events = Events(tmp_path)
+    _files(events, 17)
+    events.add("loader", 0, _SETTINGS | {"samples": 42})
+    events.add("loader", 1, _SETTINGS | {"sampler": "SequentialSampler", "batch_size": 1})
+    for epoch in range(-1 if is_checked_first else 0, 2):
+        if epoch >= 0:
+            _passes(events, 1, 14, True, 0.5, [42, 0, 9, [4, 2]])
+        events.add("pass", 1, 0.0)
+        for number in range(14, 17):
+            events.add("batch", 1, 0.25, 1, 100, after=0.25)
+            events.add("open", number, 0)
+            events.time += 0.5
+        events.add("end_of_pass", 1, 0.0, None)
+    made = _one(tmp_path, events)
+    assert ("evaluation.files" in made.derived.keys) != is_checked_first
+    note = "3 pass(es) without a step, such as those of an evaluation or a test, are left out of the workload"
+    assert (note in made.notes) == is_checked_first
+
+
+def test_bytes_beside_those_of_recorded_reads_are_said_without_a_cause(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    for number in range(14):
+        events.add("file", number, f"/data/{number:03}.bin", 1_000_000)
+    events.add("loader", 0, _SETTINGS)
+    events.add("moved", 0, 0)
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    events.add("moved", 40_000_000, 0)
+    assert _one(tmp_path, events).notes == [
+        "of 38.15 MiB that the kernel counted in the passes, 24.8 MiB are not those of the recorded reads: they are "
+        "those of other loaders, of libraries that read more than was asked of them, or of calls that are not recorded"
+    ]

@@ -25,7 +25,7 @@ def load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, d
         return derived
     counted = notable_reads(program, made, data)
     if counted:
-        evidence = f"{format_size(counted)} were read in the passes by calls that are not recorded"
+        evidence = f"the kernel counted {format_size(counted)} in the passes, in which no read of a file was recorded"
         return DerivedValue("on_demand", "low", evidence)
     unread = _unread(program, made, data)
     return DerivedValue("on_demand", "low", unread) if unread else derived
@@ -35,8 +35,8 @@ def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) 
     """Return why the dataset of a program is in doubt that reads no file in its passes, or maps it; empty if not."""
     counted = notable_reads(program, made, data)
     if data.is_mapped:
-        more = f"{format_size(counted)} were read in the passes besides the files that the program maps into memory"
-        return f"{more}, by calls that are not recorded" if counted else ""
+        more = f"the kernel counted {format_size(counted)} in the passes, besides the files that are mapped into memory"
+        return more if counted else ""
     if not data.is_memory:
         return ""
     return _too_small(made, data) or ("" if counted else _unread(program, made, data))

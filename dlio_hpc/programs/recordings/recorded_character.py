@@ -48,6 +48,8 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     log = Log(folder, "", _job(program), {}, {}, {}, {}, [], {})
     derived = Derived(keys, [], roles, against, False)
     notes = list(_notes(recordings, program, made, data))
+    if made is not None and keys and "evaluation.files" not in keys:
+        notes += _left_evaluation(made)
     steps = None
     if made is not None and data is not None and keys:
         keys["reader.load"] = doubted_data.load(program, made, data, keys["reader.load"])
@@ -122,9 +124,7 @@ def _notes(
             yield f"{one.path.name}: killed, or not ended yet"
     if program.others:
         yield f"{len(program.others)} process(es) of other scripts, or of other runs of this script, are left out"
-    restored = [one for rank in program.ranks for one in rank.transfers if one.kind == "restore"]
-    if restored:
-        yield f"{len(restored)} state(s) were restored, as after a restart; the workload does not read them"
+    yield from _states(program, data)
     if data is None:
         return
     if made is None:
@@ -139,6 +139,15 @@ def _notes(
         yield f"the program itself wrote {data.made:,} of the files of its dataset before it read them"
 
 
+def _states(program: RecordedProgram, data: RecordedData | None) -> Iterator[str]:
+    """Yield what states were restored."""
+    restored, later = recorded_checkpoints.restored(program, data.files if data is not None else {})
+    if restored:
+        yield f"{restored} state(s) were restored, as after a restart; the workload does not read them"
+    if later:
+        yield f"{later} state(s) were loaded later, such as that of the best model; the workload does not read them"
+
+
 def _other_loaders(made: RecordedTraining) -> Iterator[str]:
     """Yield what loaders besides that of the training do."""
     if made.other_loaders:
@@ -148,6 +157,14 @@ def _other_loaders(made: RecordedTraining) -> Iterator[str]:
             f"{len(made.beside_it)} other loader(s) gave batches between those of the training; the workload has one "
             "loader, and does not read what the others read"
         )
+
+
+def _left_evaluation(made: RecordedTraining) -> list[str]:
+    """Return a note on the passes without a step, if there are any. The workload has none."""
+    count = max(map(len, made.evaluation), default=0)
+    if not count:
+        return []
+    return [f"{count} pass(es) without a step, such as those of an evaluation or a test, are left out of the workload"]
 
 
 def _job(program: RecordedProgram) -> LogJob:

@@ -2,13 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.files import file_roles
-from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
+from dlio_hpc.programs.recordings.recorded_files import is_in, merged
+from dlio_hpc.programs.recordings.recorded_program import RankRecording, RecordedProgram, Transfer
 
 
 class SavedState(NamedTuple):
@@ -25,7 +26,7 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
     """Return the keys of checkpoints: states that a library saved, otherwise files that are written like states. ends:
     steps of a rank at the end of each pass.
     """
-    saves = [one for rank in program.ranks for one in rank.transfers if one.kind == "save"]
+    saves = _saves(program)
     states = [SavedState(one.time, one.file or "", one.bytes, one.rank, one.steps) for one in saves]
     level: Confidence = "recorded"
     if not states:
@@ -54,7 +55,42 @@ def models(program: RecordedProgram) -> int:
     states = _written_states(program)
     by_path = Counter(one.path for one in states)
     named = {round(one.time, 1) for one in states if file_roles.is_model(one.path) or by_path[one.path] > 1}
-    return len(named) + len([one for rank in program.ranks[:1] for one in rank.transfers if one.kind == "save"])
+    return len(named) + len([one for one in _saves(program) if one.rank == 0])
+
+
+def restored(program: RecordedProgram, dataset: Container[str]) -> tuple[int, int]:
+    """Return the number of states that the ranks restored before their first steps, as after a restart, and later, such
+    as that of the best model. What a loader loads in its passes, or is in the dataset, is data. dataset: its files.
+    """
+    first = later = 0
+    for rank in program.ranks:
+        parts = merged([(one.begin, one.end) for one in rank.passes])
+        begin = min((part[0] for part in parts), default=math.inf)
+        for one in rank.transfers:
+            if one.kind != "restore" or is_in(one.begin, parts) or one.file in dataset:
+                continue
+            is_first = one.steps == 0 and (rank.steps > 0 or one.begin < begin)
+            first, later = first + is_first, later + (not is_first)
+    return first, later
+
+
+def _saves(program: RecordedProgram) -> list[Transfer]:
+    """Return the states that a library saved. A file that is saved once, and loaded in a pass, holds a sample."""
+    data = {path for rank in program.ranks for path in _loaded(rank)}
+    saves = [one for rank in program.ranks for one in rank.transfers if one.kind == "save"]
+    times = Counter((one.rank, one.file) for one in saves)
+    return [one for one in saves if one.file not in data or times[one.rank, one.file] > 1]
+
+
+def _loaded(rank: RankRecording) -> set[str]:
+    """Return the files that a library loaded in the passes of a rank, or in its workers."""
+    parts = merged([(one.begin, one.end) for one in rank.passes])
+    made = {one.file for one in rank.transfers if one.kind == "restore" and one.file and is_in(one.begin, parts)}
+    for helper in rank.helpers:
+        if any(event.kind == "worker" for event in helper.events):
+            numbers = {event.values[2] for event in helper.events if event.kind == "restore"}
+            made |= {helper.files[number] for number in numbers if number is not None}
+    return made
 
 
 def _moments(states: Sequence[SavedState]) -> dict[tuple[int, int], list[SavedState]]:
@@ -92,11 +128,13 @@ def _written_states(program: RecordedProgram) -> list[SavedState]:
     a model. Small files are logs and notes.
     """
     groups: dict[str, list[SavedState]] = {}
+    data = {path for rank in program.ranks for path in _loaded(rank)}
     for rank in program.ranks:
         last = ""
         first = min((one.begin for one in rank.passes), default=-math.inf)  # what is written before it, is data
         for one in rank.writes:
-            if one.time >= first and one.path != last and (one.bytes is None or one.bytes >= file_roles.LEAST_STATE):
+            is_state = one.path != last and one.path not in data
+            if one.time >= first and is_state and (one.bytes is None or one.bytes >= file_roles.LEAST_STATE):
                 groups.setdefault(file_roles.pattern(one.path), []).append(SavedState(*one))
             last = one.path
     return [

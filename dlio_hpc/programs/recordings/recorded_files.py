@@ -119,8 +119,8 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     timed = [] if math.isinf(first) else [read for read in reads if read.library not in _MAPS]
     reads = [*timed, *_without_evaluation([read for read in reads if not timed or read.library in _MAPS])]
     last = max((end for _, end in spans), default=-math.inf)
-    parts = _merged(spans)
-    inside = [read for read in reads if (read.library in _MAPS and read.time <= last) or _is_in(read.time, parts)]
+    parts = merged(spans)
+    inside = [read for read in reads if (read.library in _MAPS and read.time <= last) or is_in(read.time, parts)]
     is_memory = not inside
     kept = _largest(inside or [read for read in reads if read.time <= first], sizes)
     if not kept:
@@ -138,7 +138,7 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     )  # fmt: skip
 
 
-def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return spans in the order of time; those that overlap are one."""
     made: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
@@ -149,8 +149,8 @@ def _merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return made
 
 
-def _is_in(time: float, parts: Sequence[tuple[float, float]]) -> bool:
-    """Return whether a time is in one of the parts, which _merged() returned."""
+def is_in(time: float, parts: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a time is in one of the parts, which merged() returned."""
     place = bisect_right(parts, (time, math.inf)) - 1
     return place >= 0 and time <= parts[place][1]
 

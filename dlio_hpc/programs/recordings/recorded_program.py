@@ -67,6 +67,10 @@ class Transfer(NamedTuple):
     rank: int
     steps: int
 
+    @property
+    def begin(self) -> float:
+        return self.time - self.seconds
+
 
 def stages_of(recording: ProcessRecording) -> dict[int, PipelineStage]:
     """Return the stages of the pipelines of a process by number."""

@@ -24,8 +24,9 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
     if unseen < max(_LEAST, _MUCH * total):
         return None
     return (
-        f"of {format_size(total)} that its processes read in the passes, {format_size(unseen)} were read by calls that "
-        "are not recorded, such as those of a library in C++"
+        f"of {format_size(total)} that the kernel counted in the passes, {format_size(unseen)} are not those of the "
+        "recorded reads: they are those of other loaders, of libraries that read more than was asked of them, or of "
+        "calls that are not recorded"
     )
 
 
