@@ -183,6 +183,24 @@ def test_data_are_in_memory_if_they_were_read_before_the_passes_and_can_be_the_b
     assert made.derived.keys["dataset.files"].confidence == ("low" if doubt else "recorded")
 
 
+@pytest.mark.parametrize(("held", "is_in_doubt"), [(100_000, False), (5_000_000, True)])
+def test_small_files_that_are_read_beside_other_data_are_no_dataset(
+    tmp_path: Path, held: int, is_in_doubt: bool
+) -> None:
+    """Fourteen files of 1000 B are opened in the passes. They may be labels of what comes through a map."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    for number in range(14):
+        events.add("pass" if number % 7 == 0 else "step", *([0, 0.0] if number % 7 == 0 else ["SGD"]))
+        events.add("open", number, 0)
+        events.add("batch", 0, 0.25, 3, held, after=0.25)
+    made = _one(tmp_path, events, is_forced=True)
+    assert made.steps is not None
+    assert ("far more than the 13.67 KiB" in made.steps.doubt) == is_in_doubt
+    assert made.derived.keys["dataset.files"].confidence == ("low" if is_in_doubt else "recorded")
+
+
 def test_a_check_of_data_in_doubt_is_no_verdict(tmp_path: Path, run: Run, asked: list[Options]) -> None:
     """The steps of the check run are those of the program."""
     right, doubted = tmp_path / "right", tmp_path / "doubted"

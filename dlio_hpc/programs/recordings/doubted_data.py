@@ -15,8 +15,9 @@ _SHARE, _LEAST_OF_STEP = 0.25, 512
 _LEAST = 1 << 20
 # Share of the dataset that a program reads before its first pass if it keeps the data in memory.
 _READ = 0.5
-# Most bytes in memory for a byte of a file: a pixel of one byte becomes three numbers of four bytes.
-_WIDEST = 12
+# Most bytes in memory for a byte of a file: a pixel of one byte becomes three numbers of four bytes. Images that are
+# decoded for each batch have many pixels in a byte.
+_WIDEST, _MOST_DECODED = 12, 256
 
 
 def load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, derived: DerivedValue) -> DerivedValue:
@@ -32,14 +33,13 @@ def load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, d
 
 
 def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
-    """Return why the dataset of a program is in doubt that reads no file in its passes, or maps it; empty if not."""
+    """Return why the dataset of a program is in doubt; empty if it is not."""
     counted = notable_reads(program, made, data)
     if data.is_mapped:
         more = f"the kernel counted {format_size(counted)} in the passes, besides the files that are mapped into memory"
         return more if counted else ""
-    if not data.is_memory:
-        return ""
-    return _too_small(made, data) or ("" if counted else _unread(program, made, data))
+    small = _too_small(made, data)
+    return small if small or counted or not data.is_memory else _unread(program, made, data)
 
 
 def notable_reads(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> int:
@@ -83,6 +83,8 @@ def _unread(program: RecordedProgram, made: RecordedTraining, data: RecordedData
     before = [count for count in counts if count.times and count.begun < begin]
     if not before:
         return "files were opened before the first pass; the kernel did not count what was read of them"
+    if not _whole(data):
+        return "files of unknown size were opened before the first pass, and none was read in the passes"
     size, whole = sum(count.most_between(opened, begin) for count in before), _whole(data)
     if size >= _READ * whole:
         return ""
@@ -96,9 +98,9 @@ def _too_small(made: RecordedTraining, data: RecordedData) -> str:
     """Return a sentence if the batches of a pass hold far more bytes than the dataset can have given; empty if not."""
     held = max((sum(batch.bytes for batch in one.batches) for passes in made.passes for one in passes), default=0)
     whole = max(_whole(data), sum(read.size or 0 for read in data.reads))
-    if held <= _WIDEST * whole:
+    if not whole or held <= (_WIDEST if data.is_memory else _MOST_DECODED) * whole:
         return ""
     return (
         f"the batches of a pass hold {format_size(held)} in memory, far more than the {format_size(whole)} of the "
-        "files that were read: most of the data that the program uses were not recorded"
+        "files that were read: it may use data that were not recorded"
     )

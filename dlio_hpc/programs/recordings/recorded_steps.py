@@ -15,7 +15,7 @@ def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_
     mapped into memory, so that no system call reads it, whose bytes the kernel would count.
     """
     doubt = doubted_data.doubt(program, made, data)
-    is_in_doubt = data.is_mapped or bool(doubt)
+    is_in_doubt = data.is_mapped or (data.is_memory and bool(doubt))
     may_be_mapped = is_in_doubt and not doubted_data.notable_reads(program, made, data)
     passes = [one for mine in made.passes for one in mine if one.batches]
     batches = [batch for one in passes for batch in one.batches]
