@@ -77,7 +77,7 @@ def characterize(
 
     Exit code 1: in --check, the pattern similarity of log and run, or a figure of a step, is below --tolerance. 2: the
     program is not shown to train; its I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be
-    compared, or a single factor that agrees.
+    compared, or a single factor that agrees, or the data of the program are in doubt.
     """
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
