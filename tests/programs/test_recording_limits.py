@@ -139,16 +139,16 @@ def test_a_check_runs_without_a_value_that_no_workload_may_have(tmp_path: Path, 
     assert "train.epochs=1" in asked[0].overrides
 
 
-def _in_memory(folder: Path, size: int, read: int, in_passes: int, held: int) -> Events:
+def _in_memory(folder: Path, size: int, read: int, in_passes: int, held: int, passes: int = 2) -> Events:
     """Add a file of `size` bytes that is opened before the passes. The kernel counts `read` bytes before them, and
-    `in_passes` in each of two. A batch holds `held` bytes.
+    `in_passes` in each. A batch holds `held` bytes.
     """
     events = Events(folder)
     events.add("file", 0, "/data/all.bin", size)
     events.add("moved", 0, 0)
     events.add("open", 0, 0, after=0.5)
     events.add("loader", 0, _SETTINGS, after=0.5)
-    for number in range(2):
+    for number in range(passes):
         events.add("pass", 0, 0.0)
         events.add("moved", read + in_passes * number, 0)
         for _ in range(7):
@@ -157,6 +157,15 @@ def _in_memory(folder: Path, size: int, read: int, in_passes: int, held: int) ->
         events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
         events.add("moved", read + in_passes * (number + 1), 0)
     return events
+
+
+@pytest.mark.parametrize(("in_passes", "doubt"), [(200, ""), (88_000, "the kernel counted 85.94 KiB in the only pass")])
+def test_a_few_bytes_in_a_single_pass_may_be_data(tmp_path: Path, in_passes: int, doubt: str) -> None:
+    made = _one(tmp_path, _in_memory(tmp_path, 88_000, 1_000_000, in_passes, 12_500, 1))
+    assert made.steps is not None
+    assert made.derived.keys["reader.load"].value == "memory"
+    assert made.steps.doubt.startswith(doubt)
+    assert bool(made.steps.doubt) == bool(doubt)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) 
         more = f"the kernel counted {format_size(counted)} in the passes, besides the files that are mapped into memory"
         return more if counted else ""
     small = _too_small(made, data)
-    return small if small or counted or not data.is_memory else _unread(program, made, data)
+    if small or counted or not data.is_memory:
+        return small
+    return _unread(program, made, data) or _single_pass(program, made, data)
 
 
 def notable_reads(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> int:
@@ -92,6 +94,17 @@ def _unread(program: RecordedProgram, made: RecordedTraining, data: RecordedData
         f"at most {format_size(size)} of the {format_size(whole)} of the files were read before the first pass, and "
         "none in the passes: the program may have mapped them into memory"
     )
+
+
+def _single_pass(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
+    """Return why bytes that are few, but as many as data have, may be data; empty if there are none, or more passes."""
+    counted = read_counts.of_passes(program.ranks, made.passes)
+    if counted is None or read_counts.of_passes(program.ranks, made.passes, 1) is not None:
+        return ""
+    size, steps = counted
+    if size < max(_LEAST_OF_STEP * steps, _SHARE * _of_data(made, data, 0)):
+        return ""
+    return f"the kernel counted {format_size(size)} in the only pass, which may be data, or modules of the program"
 
 
 def _too_small(made: RecordedTraining, data: RecordedData) -> str:

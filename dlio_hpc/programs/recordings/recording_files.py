@@ -79,7 +79,7 @@ def listed(folder: Path) -> list[Path]:
 
 def load(folder: Path) -> list[ProcessRecording]:
     """Return all processes of a recording in the order of their start. Raise ConfigError if it has none, and InvalidRun
-    if a file has no head that this version reads, or if the recording is larger than the recorder makes them.
+    if a file has no head that this version reads, or if the recording is too large.
     """
     made: list[ProcessRecording] = []
     size = events = 0
@@ -107,7 +107,7 @@ def _content(path: Path) -> bytes:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST:
             raise InvalidRun(f"{path} is no recording of a process: it is no file, or larger than {format_size(_MOST)}")
-        with open(descriptor, "rb", closefd=False) as file:  # a folder could not be opened so
+        with open(descriptor, "rb", closefd=False) as file:  # open() takes no folder
             return file.read(_MOST)
     finally:
         os.close(descriptor)
