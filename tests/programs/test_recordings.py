@@ -622,7 +622,9 @@ def test_trainings_side_by_side_that_nothing_numbers_are_no_ranks(tmp_path: Path
 def test_pipelines_with_the_same_stages_are_told_apart_by_their_files(tmp_path: Path) -> None:
     """After each pass over 14 files in batches of 3, three others are evaluated."""
     events = Events(tmp_path)
-    _files(events, 17)
+    for number in range(17):
+        folder = "train" if number < 14 else "val"
+        events.add("file", number, f"/data/{folder}/{number:03}.bin", 1000)
     for pipeline, files in ((0, range(14)), (10, range(14, 17))):
         events.add("stage", pipeline, None, "from_tensor_slices", [], {})
         events.add("source", pipeline, list(files))
@@ -638,6 +640,24 @@ def test_pipelines_with_the_same_stages_are_told_apart_by_their_files(tmp_path: 
             events.add("end_of_pass", ["tf.data", pipeline], 0.0, None)
     keys = _one(tmp_path, events).derived.keys
     assert (keys["dataset.files"].value, keys["train.epochs"].value, keys["reader.batch_size"].value) == (14, 2, 3)
+
+
+def test_ranks_name_different_files_of_one_dataset(tmp_path: Path) -> None:
+    for rank in range(3):
+        events = Events(tmp_path, rank, 3)
+        _files(events, 15)
+        events.add("stage", 0, None, "from_tensor_slices", [], {})
+        events.add("source", 0, list(range(rank, 15, 3)))
+        events.add("stage", 1, 0, "batch", [1], {})
+        for _ in range(2):
+            events.add("pass", ["tf.data", 1], 0.0, None, after=0.5)
+            for _ in range(5):
+                events.add("batch", ["tf.data", 1], 0.25, 1, 300, after=0.25)
+                events.add("gradient", 0.1, after=0.5)
+            events.add("end_of_pass", ["tf.data", 1], 0.0, None)
+        events.write()
+    made = recorded_character.load(tmp_path)
+    assert (made.log.job.ranks, made.derived.keys["dataset.files"].value) == (3, 15)
 
 
 @pytest.mark.parametrize(
@@ -915,6 +935,24 @@ def test_a_program_that_reads_its_own_files_alone_has_no_dataset(tmp_path: Path)
     )
     assert done.returncode == 2
     assert done.stderr.endswith("no read of a file was recorded, apart from files that the program wrote itself\n")
+
+
+def test_copies_that_a_loop_reads_in_each_epoch_are_its_dataset(tmp_path: Path) -> None:
+    """Five files are read once and copied to a local disk, from which they are read in three epochs."""
+    events = Events(tmp_path)
+    for number in range(10):
+        folder = "archive" if number < 5 else "local"
+        events.add("file", number, f"/{folder}/{number % 5}.npz", 900_000)
+    for number in range(5):
+        events.add("open", number, 0, after=0.1)
+        events.add("open", 5 + number, 1)
+    for epoch in ([7, 5, 9, 6, 8], [6, 8, 5, 7, 9], [9, 8, 7, 6, 5]):
+        for number in epoch:
+            events.add("open", number, 0, after=0.1)
+            events.add("step", "SGD", after=0.5)
+    made = _one(tmp_path, events)
+    assert {role.file.path for role in made.derived.roles} == {f"/local/{number}.npz" for number in range(5)}
+    assert (made.derived.keys["train.epochs"].value, made.derived.keys["dataset.files"].value) == (3, 5)
 
 
 def test_files_that_the_program_made_before_are_its_dataset_and_said_to_be_made(tmp_path: Path) -> None:

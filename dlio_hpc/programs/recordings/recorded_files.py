@@ -30,6 +30,8 @@ _FOREIGN = {
     "numpy map": "files that are mapped into memory",
     "npy": "NumPy's .npy files",
 }
+# Number of times that a copy of a dataset is read.
+_AGAIN = 3
 _TEMPORARY = ("/tmp/pymp-", "/tmp/tmp")
 
 
@@ -167,14 +169,24 @@ def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> 
 
 def _written(processes: Sequence[ProcessRecording], first: float) -> tuple[set[str], set[str]]:
     """Return the files that the program wrote before the first pass, which may be its dataset, and those that it wrote
-    later, which are not. first: begin of the first pass; minus infinity without a loader.
+    later, which are not. first: begin of the first pass; minus infinity without a loader. Without one, files that are
+    read several times after they were written, such as copies on a local disk, may be the dataset as well.
     """
     made: set[str] = set()
     later: set[str] = set()
-    for process in processes:
-        for event in process.events:
-            if event.kind == "open" and event.values[1]:
-                (made if event.time < first else later).add(process.files[event.values[0]])
+    reads: Counter[str] = Counter()
+    for event, path in sorted(
+        ((event, process.files[event.values[0]]) for process in processes for event in process.events
+         if event.kind == "open"), key=lambda pair: pair[0].time,
+    ):  # fmt: skip
+        if not event.values[1]:
+            reads[path] += path in later
+            continue
+        reads[path] = 0
+        (made if event.time < first else later).add(path)
+    if math.isinf(first):
+        copies = {path for path in later if reads[path] >= _AGAIN}
+        return copies, later - copies
     return made - later, later
 
 

@@ -1,6 +1,7 @@
 """A recorded program: its ranks with their workers, and the passes of their loaders."""
 
 import math
+import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dlio_hpc.programs.recordings.recording_files import Event, ProcessRecording
 
+_DIGIT = re.compile(r"\d")
 # Loader of a fit of Keras whose own loader is unknown.
 FIT = "keras fit"
 
@@ -105,9 +107,15 @@ def loader_name(settings: Mapping[str, Any]) -> str:
 
 
 def chain_name(stages: Sequence[PipelineStage]) -> str:
-    """Return a name of a pipeline, which pipelines with the same stages and files share."""
-    name, files = " > ".join(stage.name for stage in stages), sorted({file for stage in stages for file in stage.files})
-    return f"{name}, {len(files):,} file(s) such as {files[0]}" if files else name
+    """Return a name of a pipeline, which pipelines share that have the same stages and whose files have the same folder
+    and the same begin of their names, up to a digit. Ranks name different files of a dataset.
+    """
+    name, first = (
+        " > ".join(stage.name for stage in stages),
+        next((stage.files[0] for stage in stages if stage.files), ""),
+    )
+    folder, slash, file = first.rpartition("/")
+    return f"{name} of {folder}{slash}{_DIGIT.split(file)[0]}*" if first else name
 
 
 class Write(NamedTuple):

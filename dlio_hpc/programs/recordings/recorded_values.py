@@ -597,7 +597,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         every = saved["checkpoint.every_steps"]
         saved["checkpoint.every_steps"] = every._replace(confidence=weaker(every.confidence, "medium"))
     keys |= saved
-    if loop.steps > 2 * max(map(len, loop.visits)):
+    if loop.steps > 1.5 * max(map(len, loop.visits)):
         return _doubted(keys)
     return keys
 
