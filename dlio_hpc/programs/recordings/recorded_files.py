@@ -1,6 +1,7 @@
 """Files of the dataset of a recorded program, and the form of their samples."""
 
 import math
+import os
 import statistics
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -180,13 +181,15 @@ def _written(processes: Sequence[ProcessRecording], first: float) -> tuple[set[s
          if event.kind == "open"), key=lambda pair: pair[0].time,
     ):  # fmt: skip
         if not event.values[1]:
-            reads[path] += path in later
+            reads[path] += 1
             continue
         reads[path] = 0
         (made if event.time < first else later).add(path)
     if math.isinf(first):
         copies = {path for path in later if reads[path] >= _AGAIN}
-        return copies, later - copies
+        names = {os.path.basename(path) for path in copies}
+        originals = {path for path in reads if path not in copies and os.path.basename(path) in names}
+        return copies, (later | originals) - copies
     return made - later, later
 
 
