@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -341,6 +342,49 @@ def test_signals_of_the_batch_system_reach_the_program(tmp_path: Path) -> None:
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGTERM)
         assert child.wait(timeout=30) == 42
+
+
+@pytest.mark.parametrize("given", [":/elsewhere", "/elsewhere:", ":", "", "/a::/b"])
+def test_an_empty_entry_of_pythonpath_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("PYTHONPATH", given)
+    made = recorded_run.variables(tmp_path, False)["PYTHONPATH"]
+    assert made == f"{tmp_path}/recorder/start" + (f":{given}" if given else "")
+    monkeypatch.setenv("PYTHONPATH", made)
+    assert recorded_run.variables(tmp_path, False)["PYTHONPATH"] == made
+
+
+_SAYS = (sys.executable, "-c", "print('text')")
+
+
+def test_the_verb_runs_without_stderr(tmp_path: Path) -> None:
+    done = _record(tmp_path, "-o", "r", *_SAYS, preexec_fn=lambda: os.close(2))
+    assert (done.returncode, done.stdout) == (0, "text\n")
+
+
+def test_the_verb_runs_below_a_caller_that_ignores_the_end_of_children(tmp_path: Path) -> None:
+    done = _record(tmp_path, "-o", "r", *_SAYS, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert (done.returncode, done.stdout) == (0, "text\n")
+
+
+def test_the_process_that_prints_the_summary_keeps_no_file_of_the_caller_open(tmp_path: Path) -> None:
+    """A lock of the caller would last until the summary, and longer than the program needs it."""
+    reader, writer = os.pipe()
+    program = f"import os, time; os.close({writer}); time.sleep(30)"
+    with subprocess.Popen(
+        [sys.executable, "-m", "dlio_hpc", "record", "-o", "r", sys.executable, "-c", program], cwd=tmp_path,
+        pass_fds=[writer], stderr=subprocess.DEVNULL,
+    ) as child:  # fmt: skip
+        os.close(writer)
+        assert select.select([reader], [], [], 20)[0] == [reader]
+        child.kill()
+    os.close(reader)
+
+
+def test_the_shell_runs_a_script_without_a_line_for_its_interpreter(tmp_path: Path) -> None:
+    (tmp_path / "job").write_text('echo "$1"; exit 3\n')
+    (tmp_path / "job").chmod(0o700)
+    done = _record(tmp_path, "-o", "r", "./job", "text")
+    assert (done.returncode, done.stdout) == (3, "text\n"), done.stderr
 
 
 # Programs that see what a recorder does to them: what a recorder asks of their objects, wraps, or writes.

@@ -1,5 +1,7 @@
 """A run under the recorder: its folder, which brings a copy of the recorder, its variables, its summary."""
 
+import contextlib
+import errno
 import os
 import secrets
 import shlex
@@ -50,7 +52,9 @@ def discard(folder: Path) -> None:
 
 def variables(folder: Path, is_anonymous: bool) -> dict[str, str]:
     """Return the variables that switch recording on. Hashes of two recordings cannot be compared: each has its salt."""
-    others = [path for path in os.environ.get("PYTHONPATH", "").split(":") if path and not path.endswith(f"/{_START}")]
+    given = os.environ.get("PYTHONPATH")
+    # Python takes an empty entry for the working directory, but an empty variable for none.
+    others = [path for path in given.split(":") if not path.endswith(f"/{_START}")] if given else []
     paths = [str(folder / _START), *others]
     made = {"PYTHONPATH": ":".join(paths), FOLDER: str(folder)}
     return made | ({ANONYMOUS: secrets.token_hex(8)} if is_anonymous else {})
@@ -66,16 +70,29 @@ def run(command: Sequence[str], values: Mapping[str, str], folder: Path) -> None
     beside it prints the summary of the recording when it has ended. Raise OSError if the program cannot be run.
     """
     program = os.getpid()
-    sys.stderr.flush()
+    if sys.stderr is not None:  # the caller may have closed it
+        sys.stderr.flush()
     child = os.fork()
     if child == 0:  # its child belongs to nobody, so that the program does not wait for a process that it did not start
         if os.fork() == 0:
             _summarize(program, folder)
         os._exit(0)
-    os.waitpid(child, 0)
+    with contextlib.suppress(ChildProcessError):  # a caller that ignores SIGCHLD has no child to wait for
+        os.waitpid(child, 0)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
         signal.signal(number, signal.SIG_DFL)
-    os.execvpe(command[0], list(command), {**os.environ, **values})
+    _become(command, {**os.environ, **values})
+
+
+def _become(command: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
+    """Become the program. The shell runs a script whose first line names no interpreter, as it does everywhere."""
+    try:
+        os.execvpe(command[0], list(command), variables)
+    except OSError as fault:
+        script = shutil.which(command[0])
+        if fault.errno != errno.ENOEXEC or script is None:
+            raise
+        os.execve("/bin/sh", ["sh", script, *command[1:]], variables)
 
 
 def _summarize(program: int, folder: Path) -> NoReturn:
@@ -87,6 +104,7 @@ def _summarize(program: int, folder: Path) -> NoReturn:
         with open(os.devnull, "r+b") as nowhere:
             os.dup2(nowhere.fileno(), 0)
             os.dup2(nowhere.fileno(), 1)
+        _close_inherited()
         begun = _begun(program)
         while begun is not None and _begun(program) == begun:
             time.sleep(_LATE_S)
@@ -94,6 +112,14 @@ def _summarize(program: int, folder: Path) -> NoReturn:
             os.write(2, f"{summary(folder)}\n".encode("utf-8", "backslashreplace"))
     finally:
         os._exit(0)
+
+
+def _close_inherited() -> None:
+    """Close all files but the first three: whoever waits for their end, or for a lock, waits for the program alone."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2:
+            with contextlib.suppress(OSError):  # the descriptor of the list itself is closed already
+                os.close(number)
 
 
 def _begun(process: int) -> str | None:
