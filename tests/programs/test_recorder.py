@@ -1,6 +1,8 @@
 """The recorder in programs that are not ours: it changes nothing, survives what they do, and stores no content."""
 
 import ast
+import contextlib
+import itertools
 import json
 import os
 import select
@@ -13,6 +15,8 @@ from typing import Any
 import pytest
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.programs.recorder import recording
+from dlio_hpc.programs.recorder.recording import EventWriter
 from dlio_hpc.programs.recordings import recorded_run, recording_files
 from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
@@ -494,30 +498,91 @@ def test_a_program_does_the_same_under_the_recorder(recorder: Recorder, name: st
     assert (recorded.returncode, recorded.stdout) == (alone.returncode, alone.stdout)
 
 
-def test_what_a_handler_of_signals_raises_reaches_the_program(recorder: Recorder) -> None:
-    """A signal may arrive while the recorder works."""
-    done = recorder.run("""
-import signal, time
+# Programs in which an exception ends each of 100 loops that open files, as text of a module.
+_INTERRUPTED = {
+    "a handler of signals": "def late(*_): raise Late",
+    "a handler that restores the one before": """
+def late(*_):
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    raise Late
+""",
+    "an object that inherits its call": """
+class Base:
+    def __call__(self, number, frame): raise TimeoutError("late") from None
+class Handler(Base): pass
+late, Late = Handler(), TimeoutError
+""",
+    "another thread": """
+def late(*_): pass
+def begin():
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    own = ctypes.c_ulong(threading.get_ident())
+    threading.Timer(0.003, lambda: send(own, ctypes.py_object(Late))).start()
+""",
+    "another thread, with an exception of Python": """
+Late = TimeoutError
+def late(*_): pass
+def begin():
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    own = ctypes.c_ulong(threading.get_ident())
+    threading.Timer(0.003, lambda: send(own, ctypes.py_object(Late))).start()
+""",
+}
+
+
+@pytest.mark.parametrize("name", _INTERRUPTED)
+def test_an_exception_that_arrives_while_the_recorder_works_reaches_the_program(recorder: Recorder, name: str) -> None:
+    done = recorder.run(f"""
+import ctypes, os, signal, threading, time
 class Late(Exception): pass
-def late(*_): raise Late
-signal.signal(signal.SIGALRM, late)
+def begin():
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005)
+{_INTERRUPTED[name]}
+open("there", "w").close()
 lost = 0
-for number in range(200):
+for number in range(100):
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0005)
         begun = time.monotonic()
+        begin()
         while time.monotonic() - begun < 0.2:
-            try:
-                open(f"nowhere-{number}")
-            except OSError:
-                pass
+            os.close(os.open("there", os.O_RDONLY))  # an exception in the end of a file object is lost in any case
         lost += 1
     except Late:
         pass
 print(lost)
+open("last.bin", "w").close()
 """)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
     assert [process.faults for process in recorder.processes()] == [[]]
+    assert recorder.opened()[-1] == "last.bin"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a file that was just opened
+def test_the_turn_to_write_is_given_back_when_an_exception_arrives(tmp_path: Path) -> None:
+    class Late(Exception):
+        """Raised after any call of a C function in a method of the writer, in the place of a signal."""
+
+    writer = EventWriter(str(tmp_path), "host", lambda begun: {"begun": begun})
+    calls = itertools.count()
+
+    def profile(frame: Any, event: str, argument: Any) -> None:
+        if event == "c_return" and frame.f_code.co_filename == recording.__file__ and next(calls) == place:
+            sys.setprofile(None)
+            raise Late
+
+    for place in range(60):
+        calls = itertools.count()
+        writer.add("step", place)
+        sys.setprofile(profile)
+        with contextlib.suppress(Late):
+            writer.flush()
+        sys.setprofile(None)
+    writer.end()
+    (path,) = tmp_path.rglob("*.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    assert [event[2] for event in events if event[1] == "step"] == list(range(60))
+    assert "end" in [event[1] for event in events]
 
 
 def test_addresses_texts_and_values_are_not_stored(recorder: Recorder) -> None:

@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable, NamedTuple, Sequence
 
-from .recording import EventWriter, clock, say
+from .recording import EventWriter, clock, is_of_program, say
 
 # Modules of the recorder, by the module of a library that they wrap when it is imported.
 TABLE = {
@@ -147,6 +147,8 @@ def _act_after(spec: ModuleSpec, name: str) -> None:
             try:
                 action(module)
             except Exception as fault:  # a library of a version that the recorder does not know
+                if is_of_program(fault):
+                    raise
                 say(f"{name} is not recorded: {fault!r}")
 
     spec.loader = _Wrapped(loader, exec_module)
@@ -200,13 +202,13 @@ def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = 
         depth: int = getattr(_calls, "depth", 0)
         if is_outermost and depth:
             return function(*arguments, **keys)
-        _calls.depth = depth + is_outermost
         begin = clock()
         try:
+            _calls.depth = depth + is_outermost
             result = function(*arguments, **keys)
         finally:
-            seconds = clock() - begin
             _calls.depth = depth
+        seconds = clock() - begin
         try:
             note(seconds, arguments, keys, result)
         except Exception as fault:

@@ -9,17 +9,16 @@ that double.
 from __future__ import annotations
 
 import errno
-import functools
 import itertools
-import json
 import math
 import os
 import resource
-import signal
 import sys
-import threading
 import time
 from collections import deque
+from json import dumps
+from os.path import getsize, isfile
+from types import FrameType
 from typing import Any
 
 # Bytes of a file from which on frequent events are only counted, and from which on nothing more is written.
@@ -34,9 +33,16 @@ FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file",
 _COUNTED = frozenset({"pass", "end_of_pass", "worker", "fetcher", "epoch_begin", "epoch_end", "test_begin"})
 # Version of the format, and folder of a recording in which the files of its processes lie.
 VERSION, PROCESSES = 1, "processes"
-# Folder of the recorder.
+# Folder of the recorder, and beginnings of the names of files of Python's own library.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
-clock = time.monotonic
+_PYTHON = (os.path.dirname(os.path.abspath(os.__file__)) + os.sep, "<frozen ")
+# Libraries whose functions the recorder calls.
+_LIBRARIES = frozenset({
+    "torch", "tensorflow", "keras", "jax", "jaxlib", "numpy", "h5py", "zarr", "PIL", "pandas", "pyarrow", "lmdb",
+    "webdataset", "orbax", "mpi4py", "horovod", "cupy",
+})  # fmt: skip
+# Tests of a program may replace functions of modules. The recorder keeps those of its start.
+clock, _open = time.monotonic, open
 
 
 def say(text: str) -> None:
@@ -47,51 +53,68 @@ def say(text: str) -> None:
         if _identity() != _STDERR:
             return
         sys.stderr.write(f"dlio-hpc record: {text}\n")
-    except Exception:  # closed, or replaced by an object of the program's own
-        return
+    except Exception as fault:  # closed, or replaced by an object of the program's own
+        if is_of_program(fault):
+            raise
 
 
 def is_of_program(fault: BaseException) -> bool:
-    """Return whether a function that handles signals raised `fault`: a signal may arrive while the recorder works, and
-    what its handler raises is meant for the program.
+    """Return whether `fault` is meant for the program: a signal may arrive while the recorder works, and another thread
+    may send an exception. What an object of the program raises when the recorder asks it is a fault of the recorder.
     """
-    handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()}
-    place = fault.__traceback__
+    place, frame = fault.__traceback__, None
     while place is not None:
-        if place.tb_frame.f_code in handlers:
+        if frame is not None and _is_handler(place.tb_frame, frame):
             return True
-        place = place.tb_next
+        frame, place = place.tb_frame, place.tb_next
+    if frame is None or not (frame.f_code.co_filename.startswith(_OWN) or _is_python(frame.f_code.co_filename)):
+        return False
+    # Python makes an exception that a thread sends without arguments. Faults of its own functions have some.
+    return not _is_known(type(fault)) or not (fault.args or isinstance(fault, MemoryError))
+
+
+def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
+    """Return whether a frame is that of a handler of signals, or of a tracer: Python gives it the one it interrupts."""
+    for value in frame.f_locals.values():
+        if any(part is interrupted for part in (value if type(value) is tuple else [value])):
+            return True
     return False
 
 
-def _code(handler: Any) -> Any:
-    """Return the code that a handler of signals runs, or None for one that is not written in Python."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    handler = getattr(handler, "__func__", handler)
-    if not hasattr(handler, "__code__"):
-        handler = type(handler).__dict__.get("__call__")
-    return getattr(handler, "__code__", None)
+def _is_known(kind: type) -> bool:
+    """Return whether Python, or a library that is recorded, defines a class of exceptions."""
+    name = kind.__module__
+    file = getattr(sys.modules.get(name), "__file__", None) or ""
+    return name in sys.builtin_module_names or _is_python(file) or name.partition(".")[0] in _LIBRARIES
+
+
+def _is_python(file: str) -> bool:
+    """Return whether a file is one of Python's own library."""
+    return file.startswith(_PYTHON) and "-packages" not in file
 
 
 def _described(fault: BaseException) -> str:
-    """Return the type of a fault, and the line of the recorder. Its text may hold content of the program."""
+    """Return the type of a fault, and the line of the recorder. Its text may hold content of the program, and so may
+    the name of a type that the program defines.
+    """
     place, line = fault.__traceback__, ""
     while place is not None:
         file = place.tb_frame.f_code.co_filename
         if file.startswith(_OWN):
             line = f" at {os.path.basename(file)}:{place.tb_lineno}"
         place = place.tb_next
-    return type(fault).__name__ + line
+    return (type(fault).__name__ if _is_known(type(fault)) else "an exception of the program") + line
 
 
 def _moved() -> tuple[int, int] | None:
     """Return the bytes that the process has read and written in system calls, as the kernel counts them, or None."""
     try:
-        with open("/proc/self/io", "rb") as file:
+        with _open("/proc/self/io", "rb") as file:
             rows = dict(line.split(b": ") for line in file.read().splitlines())
         return int(rows[b"rchar"]), int(rows[b"wchar"])
-    except (OSError, KeyError, ValueError):  # a kernel without accounting, or a container that hides it
+    except (OSError, KeyError, ValueError) as fault:  # a kernel without accounting, or a container that hides it
+        if is_of_program(fault):
+            raise
         return None
 
 
@@ -126,8 +149,8 @@ class EventWriter:
 
     def _begin(self) -> None:
         self._events: deque[tuple[Any, ...]] = deque()
-        self._lock = threading.Lock()
-        self._path = ""
+        self._writers: dict[str, object] = {}
+        self._path, self._has_head = "", False
         self._bytes = 0
         self._counts: dict[str, list[float]] = {}
         self._next_counts_s = 10.0
@@ -162,8 +185,8 @@ class EventWriter:
             return None
         if number is None:
             number = next(self._numbers)
-            is_sized = number < _SIZED and not is_written and os.path.isfile(path)
-            self.add("file", number, name, os.path.getsize(path) if is_sized else None)
+            is_sized = number < _SIZED and not is_written and isfile(path)
+            self.add("file", number, name, getsize(path) if is_sized else None)
             self._files[name] = number  # if a signal ends this call earlier, the next one names the file
         if is_written and len(self._written) < _SIZED:
             self._written[number] = path
@@ -196,49 +219,62 @@ class EventWriter:
         """Write what is left. Called when the process ends by itself; nothing is recorded afterwards."""
         if not self._is_over:
             for number, path in self._written.items():
-                if os.path.isfile(path):
-                    self.add("written", number, os.path.getsize(path))
+                if isfile(path):
+                    self.add("written", number, getsize(path))
             self._add_counts()
             self.add("end")
             self.flush()
             self._is_over = True
 
     def flush(self) -> None:
-        """Append all events to the file. A thread that finds another one writing leaves its events to it."""
-        if self._is_over or not self._lock.acquire(blocking=False):
+        """Append all events to the file. A thread that finds another one writing leaves its events to it. An exception
+        of the program may arrive after each call: what is taken before one is given back without a further one.
+        """
+        if self._is_over:
             return
-        events = [self._events.popleft() for _ in range(len(self._events))]  # other threads may add more
+        own = object()
         try:
+            if self._writers.setdefault("own", own) is own:
+                self._write_all()
+        finally:
+            if "own" in self._writers and self._writers["own"] is own:
+                self._writers.clear()
+
+    def _write_all(self) -> None:
+        events: list[tuple[Any, ...]] = []
+        try:
+            # A single call, so that no exception comes between. Other threads may add more events.
+            events.extend(itertools.starmap(self._events.popleft, itertools.repeat((), len(self._events))))
             self._write(events)
-        except Exception as fault:  # such as a full disk: the program goes on
-            if is_of_program(fault):
+        except BaseException as fault:
+            if not isinstance(fault, Exception) or is_of_program(fault):
                 self._events.extendleft(reversed(events))
                 raise
-            self._is_over = True
+            self._is_over = True  # such as for a full disk: the program goes on
             say(f"the recording of process {os.getpid()} ends here: {fault}")
-        finally:
-            self._lock.release()
 
     def _write(self, events: list[tuple[Any, ...]]) -> None:
         self._flushed = clock()
-        if not events and self._path:
+        if not events and self._has_head:
             return
         moved = _moved()
         counts = [] if moved is None else [(round(self._flushed - self._start, 6), "moved", *moved)]
-        lines = [json.dumps(event, separators=(",", ":"), default=str) for event in [*events, *counts]]
-        if not self._path:
-            lines.insert(0, json.dumps(self._process(self.begun), default=str))
-            self._path = self._new_path()
+        lines = [dumps(event, separators=(",", ":"), default=str) for event in [*events, *counts]]
+        self._path = self._path or self._new_path()
+        if not self._has_head:
+            lines.insert(0, dumps(self._process(self.begun), default=str))
         text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
         if self._bytes + len(text) > _largest():
             raise OSError(errno.EFBIG, "files of this process are limited (RLIMIT_FSIZE)")
-        self._bytes += len(text)
-        self._is_over = self._bytes > _MOST
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, text)
         finally:
+            self._has_head = True
+            events.clear()
             os.close(descriptor)
+        self._bytes += len(text)
+        self._is_over = self._bytes > _MOST
 
     def _new_path(self) -> str:
         folder = os.path.join(self._folder, PROCESSES, self._host)

@@ -135,8 +135,8 @@ def _watch(recording: EventWriter, names: Names, folder: str) -> None:
         action = actions.get(event)
         if action is None or getattr(busy, "is_busy", False):
             return
-        busy.is_busy = True
         try:
+            busy.is_busy = True
             action(*arguments)
         except Exception as fault:
             recording.fault(event, fault)
