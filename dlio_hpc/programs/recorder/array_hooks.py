@@ -77,7 +77,7 @@ def hdf5(context: Context, module: ModuleType) -> None:
                 dataset.dtype.itemsize,
                 chunks,
                 dataset.compression,
-                str(dataset.dtype),
+                str(dataset.dtype) if dataset.dtype.base.names is None else "compound",  # its fields have names
             )
         if len(known) > 4096:
             known.clear()

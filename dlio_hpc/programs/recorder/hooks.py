@@ -13,6 +13,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from os.path import getsize, isfile
 from types import ModuleType
 from typing import Any, Callable, NamedTuple, Sequence
 
@@ -65,21 +66,36 @@ class Context(NamedTuple):
     label: Callable[[str], str]
 
     def file(self, path: Any) -> int | None:
-        """Return the number of a file, or None for what is no path, such as a stream."""
+        """Return the number of the file of a path or a stream, or None for what is neither."""
         if not isinstance(path, (str, bytes, os.PathLike)):
-            path = getattr(path, "name", None)
+            path = getattr(_innermost(path), "name", None)
         if not isinstance(path, (str, bytes, os.PathLike)):
             return None
         text = os.fsdecode(path)
-        if _ADDRESS.match(text):  # may hold a password or a signature
+        if ADDRESS.match(text):  # may hold a password or a signature
             return self.recording.file("", self.name("/" + text.partition("://")[0]))
         text = os.path.abspath(text)
         return self.recording.file(text, self.name(text))
 
 
+# Attribute of a stream that has the stream of which it reads, by the type of the first.
+_WITHIN = {
+    ("_io", "TextIOWrapper"): "buffer", ("_io", "BufferedReader"): "raw", ("_io", "BufferedWriter"): "raw",
+    ("_io", "BufferedRandom"): "raw", ("tempfile", "_TemporaryFileWrapper"): "file", ("gzip", "GzipFile"): "fileobj",
+    ("fsspec.implementations.local", "LocalFileOpener"): "f",
+}  # fmt: skip
+
+
+def _innermost(stream: Any) -> Any:
+    """Return the file that a stream leads to, or None: a member of an archive has the name of a file, too."""
+    while (type(stream).__module__, type(stream).__name__) in _WITHIN:
+        stream = getattr(stream, _WITHIN[type(stream).__module__, type(stream).__name__])
+    return stream if (type(stream).__module__, type(stream).__name__) == ("_io", "FileIO") else None
+
+
 # Makes the name of a file one that the module warnings takes for a part of importlib.
 _SKIPPED = " (importlib._bootstrap)"
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _actions: dict[str, list[Callable[[ModuleType], None]]] = {}
 # Depth of recorded calls in this thread: only the outermost one is recorded, because it calls the others.
 _calls = threading.local()
@@ -216,7 +232,17 @@ def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = 
         return result
 
     called._is_recorded = True  # type: ignore[attr-defined]
+    _sign(called)
     return unseen_by_warnings(called)
+
+
+def _sign(function: Any) -> None:
+    """Give a wrapper the signature of what it wraps. inspect.getfullargspec() does not look for it by itself."""
+    if "inspect" in sys.modules:  # which takes some time to import
+        try:
+            function.__signature__ = sys.modules["inspect"].signature(function)
+        except (TypeError, ValueError):  # of a function in C
+            return
 
 
 def unseen_by_warnings(function: Any) -> Any:
@@ -266,10 +292,11 @@ def transfer(context: Context, library: str, kind: str, place: int, key: str) ->
 
     def noted(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         target = argument(arguments, keys, place, key)
-        if hasattr(target, "tell"):
-            size = None if getattr(target, "closed", False) else target.tell()
-        else:
-            size = os.path.getsize(target) if os.path.isfile(target) else None
+        size = None
+        if type(target).__module__ == "_io":  # others, such as that of gzip, tell what they were given
+            size = None if target.closed else target.tell()
+        elif isinstance(target, (str, bytes, os.PathLike)) and isfile(target):
+            size = getsize(target)
         context.recording.add(kind, library, round(seconds, 6), context.file(target), size)
 
     return noted
@@ -293,7 +320,7 @@ def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
         size, shape = _nbytes(part)
         if size is not None:
             total += size
-            if length is None and shape:
+            if length is None and shape and shape[0] is not None:
                 length = int(shape[0])
         elif type(part) in _DICTS:
             rest.extend(reversed(list(dict.values(part))[:room]))
@@ -320,11 +347,23 @@ def _nbytes(value: Any) -> tuple[int | None, Any]:
     kinds = type(value).__mro__
     if kinds[0].__module__.partition(".")[0] not in _LIBRARIES and not any(kind.__name__ in _ARRAYS for kind in kinds):
         return None, None
-    shape, size = getattr(value, "shape", None), getattr(value, "nbytes", None)
+    shape, size = asked(value, "shape"), asked(value, "nbytes")
     if isinstance(size, int):
         return size, shape
-    dtype = getattr(value, "dtype", None)
-    width = getattr(dtype, "size", None) or getattr(dtype, "itemsize", None)
+    dtype = asked(value, "dtype")
+    width = asked(dtype, "size") or asked(dtype, "itemsize")
     if shape is None or not isinstance(width, int):
         return None, None
-    return functools.reduce(operator.mul, map(int, shape), width), shape
+    # Of a sparse or ragged array, the shape does not tell the bytes.
+    is_full = None not in tuple(shape) and "parse" not in type(value).__name__ + str(asked(value, "layout"))
+    return functools.reduce(operator.mul, map(int, shape), width) if is_full else 0, shape
+
+
+def asked(value: Any, name: str) -> Any:
+    """Return an attribute of an object of the program or of a library, or None if it has none, or raises."""
+    try:
+        return getattr(value, name, None)
+    except Exception as fault:
+        if is_of_program(fault):
+            raise
+        return None

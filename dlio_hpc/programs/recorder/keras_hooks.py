@@ -49,7 +49,7 @@ def _fit(context: Context, function: Any) -> Any:
             is_array = hasattr(data, "shape") or isinstance(data, (list, tuple, dict))
             size = argument(arguments, keys, 3, "batch_size")
             settings = {
-                "library": "keras", "dataset": "arrays" if is_array else type(data).__name__,
+                "library": "keras", "dataset": "arrays" if is_array else context.label(type(data).__name__),
                 "batch_size": (size or _BATCH) if is_array else None, "epochs": keys.get("epochs", 1),
                 "steps_per_epoch": keys.get("steps_per_epoch"), "shuffle": bool(keys.get("shuffle", True)),
                 "samples": amount(data)[1] if is_array else None, "is_iterable": not is_array,
@@ -66,7 +66,7 @@ def optimizers(context: Context, module: ModuleType) -> None:
     """Record the steps that a program makes by itself; inside fit, Keras compiles them into a function."""
 
     def stepped(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
-        context.recording.add("step", type(arguments[0]).__name__)
+        context.recording.add("step", context.label(type(arguments[0]).__name__))
 
     wrap(context, module.BaseOptimizer, "apply_gradients", stepped, is_outermost=True)
     wrap(context, module.BaseOptimizer, "apply", stepped, is_outermost=True)

@@ -67,7 +67,8 @@ def is_of_program(fault: BaseException) -> bool:
         if frame is not None and _is_handler(place.tb_frame, frame):
             return True
         frame, place = place.tb_frame, place.tb_next
-    if frame is None or not (frame.f_code.co_filename.startswith(_OWN) or _is_python(frame.f_code.co_filename)):
+    is_own = frame is not None and frame.f_globals.get("__package__") == __package__
+    if frame is None or not (is_own or _is_python(frame.f_code.co_filename)):
         return False
     # Python makes an exception that a thread sends without arguments. Faults of its own functions have some.
     return not _is_known(type(fault)) or not (fault.args or isinstance(fault, MemoryError))

@@ -8,6 +8,7 @@ import os
 import platform
 import sys
 import threading
+from os import access as _access
 from typing import Any, Callable
 
 from . import hooks
@@ -55,7 +56,9 @@ def start() -> None:
 
 
 class Names:
-    """Names as they are stored. is_anonymous: names, and each part of a path but its ending, are replaced by a hash."""
+    """Names as they are stored. is_anonymous: names, and each part of a path but the ending of the
+    last one, are replaced by a hash.
+    """
 
     def __init__(self, is_anonymous: bool) -> None:
         self.is_anonymous = is_anonymous
@@ -64,14 +67,17 @@ class Names:
     def of_path(self, path: Any) -> str:
         """Return the absolute path as it is stored. Raise TypeError for what is no path, such as a stream."""
         text = os.path.abspath(os.fsdecode(path)).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        return "/".join(map(self._hidden, text.split("/"))) if self.is_anonymous else text
+        if not self.is_anonymous:
+            return text
+        parts = text.split("/")
+        return "/".join(self._hidden(part, place == len(parts)) for place, part in enumerate(parts, 1))
 
     def label(self, name: str) -> str:
         """Return a name of a node, a program, a class or a function as it is stored."""
         return self._hash(name) if self.is_anonymous else name
 
-    def _hidden(self, part: str) -> str:
-        stem, ending = os.path.splitext(part)
+    def _hidden(self, part: str, is_last: bool) -> str:
+        stem, ending = os.path.splitext(part) if is_last else (part, "")
         return self._hash(stem) + (ending if len(ending) <= _ENDING else "")
 
     def _hash(self, text: str) -> str:
@@ -158,8 +164,8 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
             return
         text = os.fsdecode(path)
         is_system = text.startswith(_SYSTEM) and not text.startswith(_MEMORY)
-        if text.endswith(_NO_DATA) or is_system or "\n" in text:  # with line ends, it is a text
-            return
+        if text.endswith(_NO_DATA) or is_system or set("\n\0") & set(text) or hooks.ADDRESS.match(text):
+            return  # with line ends, it is a text
         text = os.path.abspath(text)
         if text.startswith(own) or any(part in text for part in _PACKAGES):
             return
@@ -167,11 +173,18 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
         makes = os.O_CREAT | os.O_TRUNC | os.O_APPEND
         is_written = bool(flag & os.O_WRONLY) or (isinstance(mode, str) and bool(set(mode) & set("wax")))
         is_written = is_written or bool(flag & os.O_RDWR and flag & makes)
+        if not _is_there(os.path.dirname(text) if is_written else text):  # a text may be no path, but content
+            return
         number = recording.file(text, names.of_path(text), is_written)
         if number is not None:
             recording.add("open", number, int(is_written))
 
     return opened
+
+
+def _is_there(path: str) -> bool:
+    """Return whether a file exists. Nothing but its name is looked up, which an open does, too."""
+    return _access(path, os.F_OK)
 
 
 def _started(recording: EventWriter, names: Names) -> Callable[..., None]:
