@@ -451,11 +451,9 @@ except UserWarning:
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+open("there", "w").close()
 for number in range(3000):
-    try:
-        open(f"nowhere-{number}")
-    except OSError:
-        pass
+    open("there").close()
 print("done")
 """,
     "a data file with the number of stderr": """
@@ -465,12 +463,63 @@ data = os.open("data.bin", os.O_CREAT | os.O_RDWR)
 shutil.rmtree("recording/processes", ignore_errors=True)
 os.write(data, b"DATA")
 for number in range(600):
-    try:
-        open(f"nowhere-{number}")
-    except OSError:
-        pass
+    open("data.bin").close()
 os.lseek(data, 0, 0)
 print(data, os.read(data, 1000))
+""",
+    "a dataset whose length PyTorch does not ask for": """
+import torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self): print("counts ten million records"); return 4
+    def __getitem__(self, index): return torch.tensor(float(index))
+for keys in ({"batch_sampler": [[0, 1], [2, 3]]}, {"sampler": torch.utils.data.SubsetRandomSampler([2])}):
+    print([batch.tolist() for batch in torch.utils.data.DataLoader(Data(), **keys)])
+""",
+    "a sampler that does not answer": """
+import torch
+class Sampler:
+    def __iter__(self): return iter([0])
+    def __len__(self): return 1
+    @property
+    def num_replicas(self): raise LookupError
+    @property
+    def shuffle(self): raise LookupError("unknown")
+print([batch.tolist() for batch in torch.utils.data.DataLoader([1], sampler=Sampler())])
+""",
+    "names of the arguments of a function": """
+import inspect
+import numpy, pandas, torch
+for function in (pandas.read_csv, numpy.load, numpy.loadtxt, torch.save, torch.utils.data.DataLoader.__iter__):
+    print(inspect.getfullargspec(function), inspect.signature(function))
+""",
+    "warnings of pandas that are about a line of the program": """
+import warnings
+import pandas
+with open("mixed.csv", "w") as file:
+    file.write("a\\n" + "1\\n" * 600000 + "x\\n" * 600000)
+with warnings.catch_warnings(record=True) as caught:
+    pandas.read_csv("mixed.csv")
+    print([len(part) for part in pandas.read_csv("mixed.csv", chunksize=2000000)])
+print([(warning.category.__name__, warning.filename == __file__, warning.lineno) for warning in caught])
+""",
+    "an object that comes out of a pickle": """
+import pickle
+import pandas
+class Auto(dict):
+    def __getattr__(self, key):
+        if key.startswith("__"): raise AttributeError(key)
+        return self.setdefault(key, Auto())
+pickle.dump(Auto(rate=1), open("auto.pkl", "wb"))
+print(dict(pandas.read_pickle("auto.pkl")))
+""",
+    "functions that a test replaces": """
+import json, os, time
+from unittest import mock
+with mock.patch("builtins.open") as opened, mock.patch("json.dumps") as dumps, mock.patch("os.path.getsize") as size:
+    for number in range(600):
+        os.close(os.open(f"{number}.bin", os.O_CREAT | os.O_WRONLY))
+        os.close(os.open(f"{number}.bin", os.O_RDONLY))
+    print(opened.call_count, dumps.call_count, size.call_count)
 """,
     "a loader that is copied": """
 import copy, torch
@@ -602,6 +651,30 @@ for target in ("s3://me:SECRET2@store/x.csv?token=SECRET3", "https://store/x.csv
     assert "SECRET" not in process.path.read_text()
 
 
+def test_of_what_a_program_opens_only_files_are_stored(recorder: Recorder) -> None:
+    """Programs try whether a text is a path, and some libraries open an address as if it were one."""
+    recorder.run("""
+import os
+import numpy as np
+def lower(text): return os.open(text, os.O_RDONLY)
+def write(text): return open("no/" + text, "w")
+texts = "https://me:SECRET1@store/x?token=SECRET2", '{"name": "SECRET3"}', "password=SECRET4 --host x", "a\\0SECRET5"
+for text in texts:
+    for function in (open, np.load, np.fromfile, lower, write):
+        try:
+            function(text)
+        except (OSError, ValueError):
+            pass
+os.makedirs("https:/me:SECRET6@store")
+open("https://me:SECRET6@store/x", "w").close()
+open("there", "w").close()
+open("there").close()
+""")
+    (process,) = recorder.processes()
+    assert "SECRET" not in process.path.read_text()
+    assert (process.faults, recorder.opened()) == ([], ["there", "there"])
+
+
 @pytest.mark.parametrize("options", [["-m", "tool"], ["-mtool"], ["-X", "dev", "-um", "tool"]])
 def test_of_the_arguments_of_a_module_none_is_stored(recorder: Recorder, options: list[str]) -> None:
     (recorder.folder / "tool.py").write_text("print('done')")
@@ -624,15 +697,112 @@ class SecretStudy(torch.utils.data.Dataset):
     def __getitem__(self, index): return index
 subprocess.run(["/bin/true"])
 list(torch.utils.data.DataLoader(SecretStudy()))
+class SecretFault(Exception): pass
+class SecretOptimizer(torch.optim.SGD): pass
+weight = torch.nn.Parameter(torch.zeros(1))
+weight.grad = torch.ones(1)
+SecretOptimizer([weight], 0.1).step()
+import os, h5py
+os.mkdir("john.Secret")
+open("john.Secret/data.csv", "w").close()
+with h5py.File("fields.h5", "w") as file:
+    file.create_dataset("x", (4,), dtype=[("SecretField", "f4")])
+    file["x"][0:2]
+class Sampler:
+    def __iter__(self): return iter([0])
+    def __len__(self): return 1
+    @property
+    def num_replicas(self): raise SecretFault
+list(torch.utils.data.DataLoader([1], sampler=Sampler()))
 """,
         is_anonymous=True,
     )
     (path,) = recorder.recording.glob("processes/*/*.jsonl")
     text = path.read_text()
-    for name in ("SecretStudy", "true", os.uname().nodename, "program"):
+    for name in ("true", os.uname().nodename, "program"):
         assert f'"{name}' not in text
+    assert "Secret" not in text
+    assert '"loader",1' in text
     assert path.parent.name != os.uname().nodename
     assert recording_files.load(recorder.recording)[0].process.script.endswith(".py")
+
+
+def test_streams_are_known_by_the_file_that_they_lead_to(recorder: Recorder) -> None:
+    """A member of an archive may have the name of a file, and a compressed stream tells what it was given."""
+    pytest.importorskip("torch")
+    recorder.run("""
+import gzip, io, zipfile
+import numpy as np
+import torch
+np.save("x.npy", np.zeros(10))
+with zipfile.ZipFile("all.zip", "w") as archive:
+    archive.write("x.npy")
+for stream in (zipfile.ZipFile("all.zip").open("x.npy"), io.BufferedReader(zipfile.ZipFile("all.zip").open("x.npy"))):
+    np.load(stream)
+np.load(open("x.npy", "rb"))
+with gzip.open("state.gz", "wb") as file:
+    torch.save(torch.zeros(100_000), file)
+with open("state", "wb") as file:
+    torch.save(torch.zeros(10), file)
+""")
+    (process,) = recorder.processes()
+    reads = [event.values[2] for event in process.events if event.kind == "read"]
+    assert [None if number is None else Path(process.files[number]).name for number in reads] == [None, None, "x.npy"]
+    compressed, plain = [event.values for event in process.events if event.kind == "save"]
+    assert (Path(process.files[compressed[2]]).name, compressed[3]) == ("state.gz", None)
+    assert plain[3] == (recorder.folder / "state").stat().st_size
+    assert process.faults == []
+
+
+def test_batches_of_unknown_size_are_recorded(recorder: Recorder) -> None:
+    pytest.importorskip("torch")
+    recorder.run("""
+import torch
+def collate(items): return torch.stack(items).to_sparse()
+class Odd(torch.Tensor):
+    @property
+    def nbytes(self): raise LookupError("odd")
+    @property
+    def shape(self): raise LookupError("odd")
+for function in (collate, lambda items: torch.stack(items).as_subclass(Odd)):
+    loader = torch.utils.data.DataLoader([torch.ones(8) for _ in range(8)], batch_size=4, collate_fn=function)
+    print(len(list(loader)))
+""")
+    (process,) = recorder.processes()
+    batches = [event.values[2:] for event in process.events if event.kind == "batch"]
+    assert process.faults == []
+    assert batches == [(4, 0)] * 2 + [(None, 0)] * 2
+
+
+def test_a_ragged_batch_of_tensorflow_is_recorded(recorder: Recorder) -> None:
+    pytest.importorskip("tensorflow")
+    recorder.run("""
+import tensorflow as tf
+rows = tf.data.Dataset.range(8).map(lambda number: tf.range(number)).ragged_batch(4)
+print(len(list(rows)))
+sparse = tf.data.Dataset.range(8).map(lambda number: tf.sparse.eye(3)).batch(4)
+print(len(list(sparse)))
+""")
+    (process,) = recorder.processes()
+    assert [event.values[2:] for event in process.events if event.kind == "batch"] == [(4, 0)] * 4
+    assert process.faults == []
+
+
+def test_a_worker_in_a_thread_does_not_end_the_recording(recorder: Recorder) -> None:
+    pytest.importorskip("torch")
+    done = recorder.run("""
+import threading
+import torch.utils.data._utils.worker as worker
+thread = threading.Thread(target=lambda: worker._worker_loop(None))
+threading.excepthook = lambda fault: None
+thread.start()
+thread.join()
+open("after.bin", "w").close()
+""")
+    assert done.returncode == 0, done.stderr
+    (process,) = recorder.processes()
+    assert "worker" not in _kinds(process)
+    assert recorder.opened() == ["after.bin"]
 
 
 def test_data_in_shared_memory_and_beside_an_environment_are_recorded(recorder: Recorder) -> None:

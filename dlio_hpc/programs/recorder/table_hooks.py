@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import ModuleType
 from typing import Any
 
@@ -14,14 +15,18 @@ _PANDAS = {
     "read_json": "path_or_buf", "read_orc": "path",
 }  # fmt: skip
 
+# Classes of pandas that read a file in pieces.
+_PIECES = ("TextFileReader", "TableIterator")
+
 
 def pandas(context: Context, module: ModuleType) -> None:
     """Record tables that are read, whole or in pieces."""
 
     def noted(name: str, key: str) -> Any:
         def called(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
-            number = context.file(argument(arguments, keys, 0, key))
-            if hasattr(result, "get_chunk"):
+            source = argument(arguments, keys, 0, key)
+            number = None if name == "read_json" and _is_text(source) else context.file(source)
+            if type(result).__module__.startswith("pandas.") and type(result).__name__ in _PIECES:
                 result._dlio_file = number
                 return
             size, rows = _table(result)
@@ -38,11 +43,28 @@ def pandas(context: Context, module: ModuleType) -> None:
             context.recording.add("read", "pandas.read_csv", round(seconds, 7), number, *_table(result), None)
 
     wrap(context, module.io.parsers.TextFileReader, "read", piece, is_outermost=True)
+    for function in (*(getattr(module, name, None) for name in _PANDAS), module.io.parsers.TextFileReader.read):
+        if hasattr(function, "_is_recorded"):
+            _seem_of(module, function)
+
+
+def _seem_of(module: ModuleType, function: Any) -> None:
+    """Let frames of a wrapper seem to be of pandas, which looks for the first other frame when it warns."""
+    name = os.path.join(os.path.dirname(str(module.__file__)), "dlio_recorder.py")
+    function.__code__ = function.__code__.replace(co_filename=name)
+
+
+def _is_text(source: Any) -> bool:
+    """Return whether a text is itself what pandas reads, as its older versions do, and no path or address."""
+    return isinstance(source, str) and source.lstrip()[:1] in ("{", "[") and not os.path.exists(source)
 
 
 def _table(table: Any) -> tuple[int | None, int | None]:
-    """Return the bytes of a table, with eight for each value, and its rows."""
-    shape = getattr(table, "shape", None)
+    """Return the bytes of a table, with eight for each value, and its rows. An object that a program has pickled is not
+    asked.
+    """
+    is_table = any(kind.__module__.startswith("pandas.") for kind in type(table).__mro__)
+    shape = getattr(table, "shape", None) if is_table else None
     if not shape:
         return None, None
     return 8 * int(shape[0]) * (int(shape[1]) if len(shape) > 1 else 1), int(shape[0])

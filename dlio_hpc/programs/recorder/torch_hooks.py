@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from types import ModuleType
 from typing import Any
 
-from .hooks import Context, amount, argument, transfer, wrap, wrap_next
+from .hooks import Context, amount, argument, asked, transfer, wrap, wrap_next
+from .recording import is_of_program
 
 _numbers = itertools.count()
 
@@ -88,21 +90,21 @@ def _settings(context: Context, loader: Any) -> dict[str, Any]:
     is_iterable = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     return {
         "library": "torch",
-        "batch_size": getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None),
+        "batch_size": getattr(loader, "batch_size", None) or asked(batches, "batch_size"),
         "workers": getattr(loader, "num_workers", None),
         "prefetch_factor": getattr(loader, "prefetch_factor", None),
         "persistent_workers": getattr(loader, "persistent_workers", None),
         "pin_memory": getattr(loader, "pin_memory", None),
-        "drop_last": getattr(loader, "drop_last", None) or getattr(batches, "drop_last", False),
+        "drop_last": getattr(loader, "drop_last", None) or asked(batches, "drop_last") or False,
         "start_method": start.get_start_method() if start is not None else None,
         "seed": generator.initial_seed() if generator is not None else _own(sampler, "seed"),
         "dataset": name(type(dataset).__name__),
-        "samples": _length(dataset, is_iterable),
+        "samples": None if is_iterable else _length(dataset, sampler, batches),
         "is_iterable": is_iterable,
         "sampler": name(type(sampler).__name__),
         "batch_sampler": name(type(batches).__name__),
-        "shards": getattr(sampler, "num_replicas", None),
-        "shuffle": getattr(sampler, "shuffle", None),
+        "shards": asked(sampler, "num_replicas"),
+        "shuffle": asked(sampler, "shuffle"),
         "collate": name(getattr(getattr(loader, "collate_fn", None), "__name__", "")),
     }
 
@@ -113,14 +115,22 @@ def _own(sampler: Any, name: str) -> int | None:
     return value if type(value) is int else None
 
 
-def _length(dataset: Any, is_iterable: bool) -> int | None:
+def _length(dataset: Any, sampler: Any, batches: Any) -> int | None:
     """Return the length of a dataset that PyTorch, too, asks for its length."""
-    if is_iterable:
+    sampler = sampler if batches is None else vars(batches).get("sampler") if _is_torch(batches) else None
+    is_asked = _is_torch(sampler) and any(vars(sampler).get(name) is dataset for name in ("data_source", "dataset"))
+    if not is_asked and not _is_torch(dataset) and type(dataset) not in (list, tuple, dict, range):
         return None
     try:
         return len(dataset)
-    except Exception:  # of the program's own
+    except Exception as fault:  # of the program's own
+        if is_of_program(fault):
+            raise
         return None
+
+
+def _is_torch(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "torch"
 
 
 def worker(context: Context, module: ModuleType) -> None:
@@ -129,6 +139,8 @@ def worker(context: Context, module: ModuleType) -> None:
 
     @functools.wraps(work)
     def recorded(*arguments: Any, **keys: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():  # a worker that is no process of its own
+            return work(*arguments, **keys)
         try:
             names = work.__code__.co_varnames[: work.__code__.co_argcount]
             given = dict(zip(names, arguments), **keys)
@@ -167,7 +179,7 @@ def optimizer(context: Context, module: ModuleType) -> None:
     """Record the steps of all optimizers."""
 
     def stepped(own: Any, arguments: Any, keys: Any) -> None:
-        context.recording.add("step", type(own).__name__)
+        context.recording.add("step", context.label(type(own).__name__))
 
     if hasattr(module, "register_optimizer_step_post_hook"):
         module.register_optimizer_step_post_hook(stepped)
