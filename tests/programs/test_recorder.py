@@ -467,6 +467,15 @@ for number in range(600):
 os.lseek(data, 0, 0)
 print(data, os.read(data, 1000))
 """,
+    "a batch that is asked for its class": """
+import torch
+class Lazy:
+    @property
+    def __class__(self):
+        print("asked")
+        return dict
+print([type(batch).__name__ for batch in torch.utils.data.DataLoader([1, 2], collate_fn=lambda items: Lazy())])
+""",
     "a dataset whose length PyTorch does not ask for": """
 import torch
 class Data(torch.utils.data.Dataset):
@@ -481,9 +490,12 @@ class Sampler:
     def __iter__(self): return iter([0])
     def __len__(self): return 1
     @property
-    def num_replicas(self): raise LookupError
+    def num_replicas(self): raise LookupError("unknown")
     @property
-    def shuffle(self): raise LookupError("unknown")
+    def shuffle(self): print("asked")
+    def __getattr__(self, name):
+        print("asked for", name)
+        raise AttributeError(name)
 print([batch.tolist() for batch in torch.utils.data.DataLoader([1], sampler=Sampler())])
 """,
     "names of the arguments of a function": """
@@ -708,12 +720,10 @@ open("john.Secret/data.csv", "w").close()
 with h5py.File("fields.h5", "w") as file:
     file.create_dataset("x", (4,), dtype=[("SecretField", "f4")])
     file["x"][0:2]
-class Sampler:
-    def __iter__(self): return iter([0])
-    def __len__(self): return 1
+class Part(torch.Tensor):
     @property
-    def num_replicas(self): raise SecretFault
-list(torch.utils.data.DataLoader([1], sampler=Sampler()))
+    def shape(self): raise SecretFault
+list(torch.utils.data.DataLoader([1], collate_fn=lambda items: torch.ones(1).as_subclass(Part)))
 """,
         is_anonymous=True,
     )

@@ -324,15 +324,16 @@ def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
                 length = int(shape[0])
         elif type(part) in _DICTS:
             rest.extend(reversed(list(dict.values(part))[:room]))
-        elif type(part) in _LISTS or (isinstance(part, tuple) and hasattr(type(part), "_fields")):
-            parts = tuple.__iter__(part) if isinstance(part, tuple) else list.__iter__(part)
+        elif type(part) in _LISTS or (issubclass(type(part), tuple) and hasattr(type(part), "_fields")):
+            parts = tuple.__iter__(part) if issubclass(type(part), tuple) else list.__iter__(part)
             rest.extend(reversed(list(itertools.islice(parts, room))))
-        elif not isinstance(part, type) and not callable(part):
-            rest.extend(reversed(list(_attributes(part).values())[:room]))
+        elif not issubclass(type(part), type) and not callable(part):  # isinstance() asks an object for its class
+            rest.extend(reversed(list(attributes(part).values())[:room]))
     return total, length
 
 
-def _attributes(value: Any) -> dict[str, Any]:
+def attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object itself, without a call of its own functions."""
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:

@@ -8,7 +8,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from .hooks import Context, amount, argument, asked, transfer, wrap, wrap_next
+from .hooks import Context, amount, argument, attributes, transfer, wrap, wrap_next
 from .recording import is_of_program
 
 _numbers = itertools.count()
@@ -90,12 +90,12 @@ def _settings(context: Context, loader: Any) -> dict[str, Any]:
     is_iterable = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     return {
         "library": "torch",
-        "batch_size": getattr(loader, "batch_size", None) or asked(batches, "batch_size"),
+        "batch_size": getattr(loader, "batch_size", None) or _own(batches, "batch_size"),
         "workers": getattr(loader, "num_workers", None),
         "prefetch_factor": getattr(loader, "prefetch_factor", None),
         "persistent_workers": getattr(loader, "persistent_workers", None),
         "pin_memory": getattr(loader, "pin_memory", None),
-        "drop_last": getattr(loader, "drop_last", None) or asked(batches, "drop_last") or False,
+        "drop_last": getattr(loader, "drop_last", None) or _own(batches, "drop_last") or False,
         "start_method": start.get_start_method() if start is not None else None,
         "seed": generator.initial_seed() if generator is not None else _own(sampler, "seed"),
         "dataset": name(type(dataset).__name__),
@@ -103,22 +103,27 @@ def _settings(context: Context, loader: Any) -> dict[str, Any]:
         "is_iterable": is_iterable,
         "sampler": name(type(sampler).__name__),
         "batch_sampler": name(type(batches).__name__),
-        "shards": asked(sampler, "num_replicas"),
-        "shuffle": asked(sampler, "shuffle"),
+        "shards": _own(sampler, "num_replicas"),
+        "shuffle": _own(sampler, "shuffle"),
         "collate": name(getattr(getattr(loader, "collate_fn", None), "__name__", "")),
     }
 
 
-def _own(sampler: Any, name: str) -> int | None:
-    """Return an attribute of a sampler that is a whole number, such as the seed of a DistributedSampler."""
-    value = getattr(sampler, "__dict__", {}).get(name)
-    return value if type(value) is int else None
+def _own(sampler: Any, name: str) -> Any:
+    """Return an attribute of a sampler that is a number or truth value, such as the seed of a DistributedSampler. A
+    property of the program's own is not asked for.
+    """
+    value = attributes(sampler).get(name)
+    return value if type(value) in (int, bool) else None
 
 
 def _length(dataset: Any, sampler: Any, batches: Any) -> int | None:
     """Return the length of a dataset that PyTorch, too, asks for its length."""
-    sampler = sampler if batches is None else vars(batches).get("sampler") if _is_torch(batches) else None
-    is_asked = _is_torch(sampler) and any(vars(sampler).get(name) is dataset for name in ("data_source", "dataset"))
+    if batches is not None:  # the loader has a sampler all the same, which it does not use
+        sampler = attributes(batches).get("sampler") if _is_torch(batches) else None
+    is_asked = _is_torch(sampler) and any(
+        attributes(sampler).get(name) is dataset for name in ("data_source", "dataset")
+    )
     if not is_asked and not _is_torch(dataset) and type(dataset) not in (list, tuple, dict, range):
         return None
     try:
