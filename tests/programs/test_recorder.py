@@ -839,3 +839,22 @@ for number in range(400):
     (process,) = recorder.processes()
     assert [fault for fault in process.faults if "torn" in fault] == []
     assert {event.values[0] for event in process.events if event.kind == "written"} <= set(process.files)
+
+
+def test_a_loader_that_a_thread_iterates_is_noted(recorder: Recorder) -> None:
+    pytest.importorskip("torch")
+    recorder.run("""
+import threading, torch
+def use(loader):
+    for batch in loader: pass
+loader = torch.utils.data.DataLoader([torch.zeros(3)] * 8, batch_size=4)
+use(loader)
+thread = threading.Thread(target=use, args=(loader,))
+thread.start(); thread.join()
+""")
+    (process,) = recorder.processes()
+    kinds = [event.kind for event in process.events]
+    assert kinds.count("batch") == 4
+    (noted,) = [event for event in process.events if event.kind == "unseen"]
+    assert noted.values[0] == "thread"
+    assert kinds.index("unseen") > kinds.index("end_of_pass")

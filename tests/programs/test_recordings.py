@@ -258,6 +258,20 @@ def test_the_rows_of_a_row_group_are_recorded(tmp_path: Path) -> None:
     assert workload.load(str(path)).dataset.row_group == 1000
 
 
+def test_time_between_batches_of_a_thread_is_not_said_to_be_computation(tmp_path: Path) -> None:
+    """A thread of the program fills a queue: it asks for the next batch long before the step is over."""
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    events.add("unseen", "thread", "the computation between batches")
+    _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
+    made = _one(tmp_path, events)
+    assert made.derived.keys["compute.time"].confidence == "low"
+    assert made.steps is not None
+    assert (made.steps.steps, made.steps.compute_s, made.steps.wait_s) == (7, None, None)
+    assert [note for note in made.notes if "not recorded: the computation between batches" in note]
+
+
 @pytest.mark.parametrize("seed", [-1, 1 << 60, None])
 def test_a_seed_that_no_workload_has_is_left_out(tmp_path: Path, seed: int | None) -> None:
     events = Events(tmp_path)

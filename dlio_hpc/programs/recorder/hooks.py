@@ -93,6 +93,7 @@ def _innermost(stream: Any) -> Any:
     return stream if (type(stream).__module__, type(stream).__name__) == ("_io", "FileIO") else None
 
 
+_IN_THREAD = "the computation between batches, because a thread of the program asks for them"
 # Makes the name of a file one that the module warnings takes for a part of importlib.
 _SKIPPED = " (importlib._bootstrap)"
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -275,6 +276,8 @@ def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order:
                 raise LookupError("a batch of a loader that was not iterated")
             size, length = amount(batch)
             recording.add("batch", number(iterator), round(seconds, 7), length, size)
+            if threading.current_thread() is not threading.main_thread():
+                recording.add_once("unseen", "thread", _IN_THREAD)
         except Exception as fault:
             recording.fault("batch", fault)
         return batch

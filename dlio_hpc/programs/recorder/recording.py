@@ -197,9 +197,13 @@ class EventWriter:
         """Note a fault of the recorder itself, once for each place. Raise it if it is the program's."""
         if is_of_program(fault):
             raise fault
+        self.add_once("fault", place, _described(fault))
+
+    def add_once(self, kind: str, place: str, text: str) -> None:
+        """Add an event that is added once for each place."""
         if place not in self._faults:
             self._faults.add(place)
-            self.add("fault", place, _described(fault))
+            self.add(kind, place, text)
 
     def _count(self, kind: str, values: tuple[Any, ...], now: float) -> None:
         count = self._counts.setdefault(kind, [0, 0.0])

@@ -137,7 +137,7 @@ def _by_rank(ranks: Sequence[RankRecording], data: RecordedData) -> list[list[Re
 
 def _is_drawn(units: Sequence[tuple[str, int | None]]) -> bool:
     """Return whether a later pass has another order than the first. A pass ends before the first unit that it has
-    already.
+    already, and has at least half of all units: a program that reads a file twice at once makes no passes.
     """
     passes: list[list[tuple[str, int | None]]] = [[]]
     present: set[tuple[str, int | None]] = set()
@@ -147,8 +147,8 @@ def _is_drawn(units: Sequence[tuple[str, int | None]]) -> bool:
             present = set()
         passes[-1].append(unit)
         present.add(unit)
-    first = passes[0]
-    return any(len(later) > 2 and later != [unit for unit in first if unit in set(later)] for later in passes[1:])
+    whole = [made for made in passes if len(made) > max(2, len(set(units)) // 2)]
+    return any(later != [unit for unit in whole[0] if unit in set(later)] for later in whole[1:])
 
 
 def _reads(visits: Sequence[Sequence[Visit]]) -> extents.Reads:

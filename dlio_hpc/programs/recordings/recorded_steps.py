@@ -21,7 +21,8 @@ def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_
     batches = [batch for one in passes for batch in one.batches]
     waits = [batch.wait for one in passes for batch in one.batches[1:]]
     computed = [batch.compute for batch in batches if batch.compute is not None]
-    if any(batch.is_step for batch in batches):  # a step of fit is not told apart from the wait for its batch
+    # A step of fit is not told apart from the wait for its batch, nor that of another thread.
+    if made.is_in_thread or any(batch.is_step for batch in batches):
         waits, computed = [], []
     counted = None if may_be_mapped else read_counts.of_passes(program.ranks, made.passes, 1 if is_in_memory else 0)
     repeats = (made.pipeline and made.pipeline.repeats) or 1

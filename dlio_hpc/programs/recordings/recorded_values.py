@@ -48,7 +48,7 @@ class RecordedTraining(NamedTuple):
     each rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether
     steps of an optimizer or of fit, or gradients, were recorded. other_loaders: names of other loaders with steps.
     beside_it: names of loaders whose batches came between those of this one. per_item: samples of an item of the
-    dataset.
+    dataset. is_in_thread: whether a thread of the program asks for batches, which may wait for the program in between.
     """
 
     loader: str
@@ -60,6 +60,7 @@ class RecordedTraining(NamedTuple):
     other_loaders: Sequence[str] = ()
     beside_it: Sequence[str] = ()
     per_item: int = 1
+    is_in_thread: bool = False
 
     @property
     def batches(self) -> list[RecordedBatch]:
@@ -101,7 +102,12 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
     is_proven = bool(steps[loader] or _kinds(program, "gradient"))
     settings = _settings(program, loader, pipeline)
     per_item = _per_item(settings, mine)
-    return RecordedTraining(loader, settings, mine, others, is_proven, pipeline, other_loaders, beside_it, per_item)
+    is_in_thread = any(
+        event.kind == "unseen" and event.values[0] == "thread" for rank in program.ranks for event in rank.main.events
+    )
+    return RecordedTraining(
+        loader, settings, mine, others, is_proven, pipeline, other_loaders, beside_it, per_item, is_in_thread
+    )
 
 
 def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> int:
@@ -513,6 +519,11 @@ def _compute(made: RecordedTraining) -> DerivedValue:
         return DerivedValue(round(middle, 6), "medium", evidence)
     if not times:
         return DerivedValue(0, "unknown", "no time between two batches was recorded")
+    if made.is_in_thread:
+        evidence = (
+            f"{format_seconds(statistics.median(times))} between a batch and the request of a thread for the next"
+        )
+        return DerivedValue(round(statistics.mean(times), 6), "low", evidence)
     mean = statistics.mean(times)
     usual = format_seconds(statistics.median(times))
     evidence = f"mean of {len(times):,} times between a batch and the request for the next; the median is {usual}"
