@@ -10,6 +10,7 @@ from dlio_hpc.cli import characterize_check
 from dlio_hpc.plan.options import Options
 from dlio_hpc.programs import emulated_steps
 from dlio_hpc.programs.recordings import recorded_character, recording_files
+from dlio_hpc.programs.reports import accepted_workload
 from dlio_hpc.programs.step_check import StepProfile
 from tests.conftest import Run
 from tests.programs.test_recordings import _SETTINGS, Events, _files, _one, _passes
@@ -329,3 +330,22 @@ def test_bytes_beside_those_of_recorded_reads_are_said_without_a_cause(tmp_path:
         "of 38.15 MiB that the kernel counted in the passes, 24.8 MiB are not those of the recorded reads: they are "
         "those of other loaders, of libraries that read more than was asked of them, or of calls that are not recorded"
     ]
+
+
+@pytest.mark.parametrize("library", ["pandas.read_csv", "h5py"])
+def test_an_empty_table_or_array_gives_an_accepted_workload(tmp_path: Path, library: str) -> None:
+    events = Events(tmp_path)
+    for number in range(3):
+        events.add("file", number, f"/data/{number}.bin", 1000)
+        events.add("table", number, 0, 0, 0)
+        events.add("array", number, number, [16, 10], 0, None, None, "V0")
+    events.add("loader", 0, _SETTINGS)
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for number in range(7):
+            place = [number % 3, 0, 1] if library == "h5py" else None
+            events.add("read", library, 0.01, number % 3, 80, 1, place, after=0.1)
+            events.add("batch", 0, 0.25, 3, 300, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+    accepted_workload.write(_one(tmp_path, events), "x")

@@ -298,7 +298,7 @@ def _geometry(total: int, data: RecordedData, in_memory: int) -> dict[str, Deriv
     is_even = per_file * len(data.files) == total
     evidence = f"{total:,} samples in {len(data.files):,} files"
     if data.rows:
-        per_file = round(statistics.mean(data.rows.values()))
+        per_file = max(1, round(statistics.mean(data.rows.values())))
         evidence, is_even = f"{per_file:,} rows in a file, as the files say", True
     keys = {"dataset.samples_per_file": _recorded(per_file, evidence, "recorded" if is_even else "medium")}
     if data.format == "csv":
@@ -362,7 +362,7 @@ def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
     assert arrays is not None
     rows = [shape[0] if shape else 1 for shape in arrays.shapes]
     per_file = max(1, round(statistics.mean(rows)))
-    row = arrays.itemsize * math.prod(arrays.shapes[0][1:]) * arrays.per_file
+    row = max(1, arrays.itemsize * math.prod(arrays.shapes[0][1:]) * arrays.per_file)
     asked = Counter(read.place[2] for read in data.reads if read.place and read.place[2])
     # A sample that is several rows of a long array, such as a window of a recording.
     window = asked.most_common(1)[0][0] if asked else 1
