@@ -296,26 +296,37 @@ def test_states_of_a_program_whose_samples_are_torchs_are_its_checkpoints(tmp_pa
     ]
 
 
-@pytest.mark.parametrize("is_checked_first", [False, True])
-def test_passes_of_evaluation_that_no_workload_has_are_said(tmp_path: Path, is_checked_first: bool) -> None:
-    """Two batches are evaluated before the first epoch: there are more passes than epochs."""
+@pytest.mark.parametrize("others", [(), ("before",), ("after",), ("before", "after")])
+def test_one_evaluation_an_epoch_is_taken_and_others_are_said(tmp_path: Path, others: tuple[str, ...]) -> None:
+    """After each of two epochs, three files are read. Before the first, two batches may be looked at, and after the
+    last evaluation, others are read by a loader with the same settings.
+    """
     events = Events(tmp_path)
-    _files(events, 17)
+    _files(events, 20)
     events.add("loader", 0, _SETTINGS | {"samples": 42})
     events.add("loader", 1, _SETTINGS | {"sampler": "SequentialSampler", "batch_size": 1})
-    for epoch in range(-1 if is_checked_first else 0, 2):
-        if epoch >= 0:
-            _passes(events, 1, 14, True, 0.5, [42, 0, 9, [4, 2]])
+
+    def evaluate(first: int, batches: int) -> None:
         events.add("pass", 1, 0.0)
-        for number in range(14, 17):
+        for number in range(first, first + batches):
             events.add("batch", 1, 0.25, 1, 100, after=0.25)
             events.add("open", number, 0)
             events.time += 0.5
-        events.add("end_of_pass", 1, 0.0, None)
+        if batches > 2:
+            events.add("end_of_pass", 1, 0.0, None)
+
+    if "before" in others:
+        evaluate(14, 2)
+    for _ in range(2):
+        _passes(events, 1, 14, True, 0.5, [42, 0, 9, [4, 2]])
+        evaluate(14, 3)
+    if "after" in others:
+        evaluate(17, 3)
     made = _one(tmp_path, events)
-    assert ("evaluation.files" in made.derived.keys) != is_checked_first
-    note = "3 pass(es) without a step, such as those of an evaluation or a test, are left out of the workload"
-    assert (note in made.notes) == is_checked_first
+    keys = made.derived.keys
+    assert (keys["evaluation.files"].value, keys["evaluation.every_epochs"].value) == (3, 1)
+    notes = [note for note in made.notes if "pass(es) without a step" in note]
+    assert [note.partition(" ")[0] for note in notes] == ([str(len(others))] if others else [])
 
 
 def test_bytes_beside_those_of_recorded_reads_are_said_without_a_cause(tmp_path: Path) -> None:

@@ -258,6 +258,26 @@ def test_the_rows_of_a_row_group_are_recorded(tmp_path: Path) -> None:
     assert workload.load(str(path)).dataset.row_group == 1000
 
 
+def test_batches_that_grow_are_those_of_one_training(tmp_path: Path) -> None:
+    """One epoch in batches of 3, and three in batches of 6, which are most."""
+    events = Events(tmp_path)
+    _files(events, 42)
+    for epoch, size in enumerate((3, 6, 6, 6)):
+        events.add("loader", epoch, _SETTINGS | {"batch_size": size, "samples": 42})
+        events.add("pass", epoch, 0.0)
+        for batch in range(42 // size):
+            events.add("batch", epoch, 0.25, size, 300, after=0.25)
+            for number in range(size):
+                events.add("open", size * batch + number, 0)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", epoch, 0.0, [42, 0, 9, [4, 2]])
+    made = _one(tmp_path, events)
+    keys = made.derived.keys
+    assert (keys["train.epochs"].value, keys["dataset.samples_per_file"].value) == (4, 1)
+    assert (keys["reader.batch_size"].value, keys["reader.batch_size"].confidence) == (6, "medium")
+    assert not [note for note in made.notes if "other loader(s)" in note]
+
+
 def test_time_between_batches_of_a_thread_is_not_said_to_be_computation(tmp_path: Path) -> None:
     """A thread of the program fills a queue: it asks for the next batch long before the step is over."""
     events = Events(tmp_path)

@@ -48,8 +48,8 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     log = Log(folder, "", _job(program), {}, {}, {}, {}, [], {})
     derived = Derived(keys, [], roles, against, False)
     notes = list(_notes(recordings, program, made, data))
-    if made is not None and keys and "evaluation.files" not in keys:
-        notes += _left_evaluation(made)
+    if made is not None and keys:
+        notes += _left_evaluation(made, "evaluation.files" in keys)
     steps = None
     if made is not None and data is not None and keys:
         keys["reader.load"] = doubted_data.load(program, made, data, keys["reader.load"])
@@ -159,9 +159,10 @@ def _other_loaders(made: RecordedTraining) -> Iterator[str]:
         )
 
 
-def _left_evaluation(made: RecordedTraining) -> list[str]:
-    """Return a note on the passes without a step, if there are any. The workload has none."""
-    count = max(map(len, made.evaluation), default=0)
+def _left_evaluation(made: RecordedTraining, is_taken: bool) -> list[str]:
+    """Return a note on the passes without a step that the workload does not have. is_taken: whether it has some."""
+    taken = recorded_values.evaluation_of_epochs(made) if is_taken else [[] for _ in made.evaluation]
+    count = max((len(mine) - len(kept) for mine, kept in zip(made.evaluation, taken, strict=True)), default=0)
     if not count:
         return []
     return [f"{count} pass(es) without a step, such as those of an evaluation or a test, are left out of the workload"]

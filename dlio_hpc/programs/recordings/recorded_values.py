@@ -4,7 +4,9 @@ is `recorded`. What only follows from recorded values is as sure as the rule tha
 
 import itertools
 import math
+import re
 import statistics
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -33,6 +35,7 @@ _IN_ORDER = 0.9
 _EVEN, _LABEL = 0.001, 64
 # Number of samples from which on two random orders that begin alike are the same.
 _LONG = 8
+_BATCH = re.compile(r"\bbatch_size \d+, ")
 # Share of the batches of a pass up to which a pass that was left is a look at the data.
 _LOOK = 0.25
 # Keys that a recording shows without a loader, too.
@@ -80,7 +83,8 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
     if not batches:
         return None
     loader = max(batches, key=lambda name: (steps[name] > 0, batches[name]))
-    mine = [_of_training(passes_of.get(loader, []), steps[loader] > 0) for passes_of in loaders]
+    names = _with_other_batches(loader, steps)
+    mine = [_of_training(_of_loaders(passes_of, names), steps[loader] > 0) for passes_of in loaders]
     parallel = [_beside(passes, rank.passes) for passes, rank in zip(mine, program.ranks, strict=True)]
     beside_it = sorted({one.loader for passes in parallel for one in passes})
     others = [
@@ -90,13 +94,13 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
             for one in passes
             if one.batches
             and not one.steps
-            and (name != loader or (steps[loader] and one.is_whole))
+            and (name not in names or (steps[loader] and one.is_whole))
             and name not in beside_it
         ]
         for passes_of in loaders
     ]
     mine = [[_from_first(one, together) for one in passes] for passes, together in zip(mine, parallel, strict=True)]
-    other_loaders = sorted(name for name in steps if steps[name] and name not in (loader, *beside_it))
+    other_loaders = sorted(name for name in steps if steps[name] and name not in (*names, *beside_it))
     pipeline = tensorflow_pipelines.of(stages_of(program.ranks[0].main), loader)
     pipeline = pipeline if pipeline is not None and pipeline.files else None
     is_proven = bool(steps[loader] or _kinds(program, "gradient"))
@@ -108,6 +112,18 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
     return RecordedTraining(
         loader, settings, mine, others, is_proven, pipeline, other_loaders, beside_it, per_item, is_in_thread
     )
+
+
+def _with_other_batches(loader: str, steps: Mapping[str, int]) -> set[str]:
+    """Return the names of a loader: those of loaders with steps that differ in the size of their batches alone, as if
+    it grows during the training.
+    """
+    rest = _BATCH.sub("", loader)
+    return {loader, *(name for name in steps if steps[name] and _BATCH.sub("", name) == rest)}
+
+
+def _of_loaders(passes_of: Mapping[str, Sequence[Pass]], names: set[str]) -> list[Pass]:
+    return sorted((one for name in names for one in passes_of.get(name, ())), key=lambda one: one.begin)
 
 
 def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> int:
@@ -402,7 +418,10 @@ def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData
         "reader.load": _load(made, data),
         "reader.batch_size": DerivedValue(1, "unknown", f"{name}: {len(batches):,} batches of unknown length")
         if size is None
-        else _recorded(size, f"{name}: {len(batches):,} batches, most of {size:,} samples{in_memory}"),
+        else _recorded(
+            size, f"{name}: {len(batches):,} batches, most of {size:,} samples{in_memory}",
+            "medium" if len({one.loader for passes in made.passes for one in passes}) > 1 else "recorded",
+        ),
         "reader.read_threads": _recorded(max(1, workers), f"{name}: {workers} worker(s)"),
         "reader.prefetch": _recorded(ahead, f"{name}: {workers} worker(s), prefetch_factor {factor}", own),
         "reader.shard": _recorded(_is_sharded(program, made), f"{_samples(made):,} samples of all ranks in a pass"),
@@ -537,8 +556,9 @@ def _evaluation(
     files are not known, or if a workload cannot have them.
     """
     epochs = int(keys["train.epochs"].value)
-    passes = max(made.evaluation, key=len, default=[])
-    spans = [(one.begin, one.end) for mine in made.evaluation for one in mine]
+    evaluation = evaluation_of_epochs(made)
+    passes = max(evaluation, key=len, default=[])
+    spans = [(one.begin, one.end) for mine in evaluation for one in mine]
     is_possible = keys["dataset.file_access"].value == "multi" and keys["reader.load"].value == "on_demand"
     if not passes or len(passes) > epochs or not is_possible:
         return {}
@@ -562,6 +582,23 @@ def _evaluation(
         mean = round(statistics.mean(times), 6)
         made_keys["evaluation.time.mean"] = _recorded(mean, f"mean of {len(times):,} times between two batches")
     return made_keys
+
+
+def evaluation_of_epochs(made: RecordedTraining) -> list[list[Pass]]:
+    """Return the passes of evaluation that a workload may have, of each rank. If there are more than epochs, it is the
+    first after the begin of each epoch: others check the data before the training, or test the model after it.
+    """
+    return [
+        others if len(others) <= len(mine) else _first_of_each(others, [one.begin for one in mine])
+        for mine, others in zip(made.passes, made.evaluation, strict=True)
+    ]
+
+
+def _first_of_each(passes: Sequence[Pass], begins: Sequence[float]) -> list[Pass]:
+    first: dict[int, Pass] = {}
+    for one in sorted(passes, key=lambda one: one.begin):
+        first.setdefault(bisect_right(begins, one.begin), one)
+    return [one for place, one in first.items() if place]
 
 
 def _epochs(made: RecordedTraining) -> dict[str, DerivedValue]:
