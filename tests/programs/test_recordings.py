@@ -786,20 +786,30 @@ def test_files_of_an_evaluation_within_a_pass_are_no_training_data(tmp_path: Pat
     settings = _SETTINGS | {"workers": workers, "samples": 42}
     events.add("loader", 0, settings)
     events.add("loader", 1, settings)
+    moved = 0
     for _ in range(2):
         events.add("pass", 0, 0.0)
+        events.add("moved", moved, 0)
         for batch in range(14):
             events.add("batch", 0, 0.25, 3, 300, after=0.25)
             events.add("open", batch, 0)
             events.add("step", "SGD", after=0.5)
+            moved += 3000
             if batch == 7:
                 events.add("pass", 1, 0.0, after=0.1)
+                events.add("moved", moved, 0)
                 for other in range(14, 17):
                     events.add("open", other, 0, after=0.01)
                     events.add("batch", 1, 0.25, 3, 300, after=0.25)
                 events.add("end_of_pass", 1, 0.0, None)
+                moved += 700_000
+                events.add("moved", moved, 0)
         events.add("end_of_pass", 0, 0.0, [42, 0, 9, [4, 2]])
-    keys = _one(tmp_path, events).derived.keys
+        events.add("moved", moved, 0)
+    made = _one(tmp_path, events)
+    keys = made.derived.keys
+    assert made.steps is not None
+    assert made.steps.bytes == 3000
     assert (keys["train.epochs"].value, keys["train.steps"].value) == (2, None)
     assert keys["dataset.files"].value == (17 if workers else 14)
 

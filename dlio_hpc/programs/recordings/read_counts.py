@@ -67,16 +67,23 @@ def _work_begin(process: ProcessRecording) -> float | None:
 
 
 def of_passes(
-    ranks: Sequence[RankRecording], passes: Sequence[Sequence[Pass]], first: int = 0
-) -> tuple[int, int] | None:
+    ranks: Sequence[RankRecording], passes: Sequence[Sequence[Pass]], first: int = 0,
+    others: Sequence[Sequence[Pass]] | None = None,
+) -> tuple[int, int] | None:  # fmt: skip
     """Return the bytes that the ranks read in their passes from pass `first` on, and the number of steps in these
-    passes. Return None if there is no such pass, or if the kernel did not count.
+    passes. others: passes of each rank whose bytes do not count where they lie in the middle of one of its passes.
+    Return None if there is no such pass, or if the kernel did not count.
     """
     size = steps = 0
-    for rank, mine in zip(ranks, passes, strict=True):
+    for rank, mine, apart in zip(ranks, passes, others or [()] * len(ranks), strict=True):
         counts = of(rank)
         for one in mine[first:] if counts else ():
             if one.batches:
-                size += sum(count.between(one.begin, one.end) for count in counts)
+                size += _bytes(counts, one)
+                size -= sum(_bytes(counts, other) for other in apart if one.begin < other.begin <= other.end < one.end)
                 steps += len(one.batches)
     return (size, steps) if steps else None
+
+
+def _bytes(counts: Sequence[ReadCounts], one: Pass) -> int:
+    return sum(count.between(one.begin, one.end) for count in counts)

@@ -24,7 +24,8 @@ def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_
     # A step of fit is not told apart from the wait for its batch, nor that of another thread.
     if made.is_in_thread or any(batch.is_step for batch in batches):
         waits, computed = [], []
-    counted = None if may_be_mapped else read_counts.of_passes(program.ranks, made.passes, 1 if is_in_memory else 0)
+    first = 1 if is_in_memory else 0
+    counted = None if may_be_mapped else read_counts.of_passes(program.ranks, made.passes, first, made.evaluation)
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     return StepProfile(
         steps=statistics.median(len(one.batches) for one in passes) / repeats,
