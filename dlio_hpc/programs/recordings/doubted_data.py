@@ -7,7 +7,7 @@ from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.recordings import read_counts
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
-from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
+from dlio_hpc.programs.recordings.recorded_training import RecordedTraining
 
 # Share of the bytes of a step, and least bytes of a step, that are data. Messages and notes have fewer.
 _SHARE, _LEAST_OF_STEP = 0.25, 512

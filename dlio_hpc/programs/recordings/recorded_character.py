@@ -18,13 +18,14 @@ from dlio_hpc.programs.recordings import (
     recorded_files,
     recorded_program,
     recorded_steps,
+    recorded_training,
     recorded_values,
     recording_files,
     unseen_bytes,
 )
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
-from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
+from dlio_hpc.programs.recordings.recorded_training import RecordedTraining
 from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 # Loops and readers that no hook sees.
@@ -40,7 +41,7 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     """
     recordings = recording_files.load(folder)
     program = recorded_program.of(recordings)
-    made = recorded_values.training(program)
+    made = recorded_training.training(program)
     data = _data(program, made)
     keys, against = _workload(program, made, data, is_forced)
     roles = [] if data is None else _roles(program, data)
@@ -107,7 +108,7 @@ def _workload(
         loop = own_loop.of(program.ranks, data)
         against = own_loop.reasons(loop, recorded_checkpoints.models(program))
         return recorded_values.of_own_loop(program, data, loop) if not against or is_forced else {}, against
-    against = recorded_values.reasons(program, made)
+    against = recorded_training.reasons(program, made)
     return recorded_values.values(program, made, data) if not against or is_forced else {}, against
 
 
@@ -161,7 +162,7 @@ def _other_loaders(made: RecordedTraining) -> Iterator[str]:
 
 def _left_evaluation(made: RecordedTraining, is_taken: bool) -> list[str]:
     """Return a note on the passes without a step that the workload does not have. is_taken: whether it has some."""
-    taken = recorded_values.evaluation_of_epochs(made) if is_taken else [[] for _ in made.evaluation]
+    taken = recorded_training.evaluation_of_epochs(made) if is_taken else [[] for _ in made.evaluation]
     count = max((len(mine) - len(kept) for mine, kept in zip(made.evaluation, taken, strict=True)), default=0)
     if not count:
         return []

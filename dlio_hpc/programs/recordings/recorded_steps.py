@@ -5,7 +5,7 @@ import statistics
 from dlio_hpc.programs.recordings import doubted_data, read_counts
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
-from dlio_hpc.programs.recordings.recorded_values import RecordedTraining
+from dlio_hpc.programs.recordings.recorded_training import RecordedTraining
 from dlio_hpc.programs.step_check import StepProfile
 
 
