@@ -118,7 +118,7 @@ _CASES: list[tuple[str, Callable[[Done], list[object]], int, str]] = [
     ("darshan", lambda done: [LOGS / "mpi4_npz.darshan", LOGS / "mpi4_npz_truncated.darshan"], 3, "logs"),
     ("darshan", lambda done: [LOGS / "mpi4_npz.darshan", "--merge"], 0, "logs"),
     ("darshan", lambda done: [LOGS / "mpi4_npz.darshan", "--summary"], 0, "rows"),
-    ("characterize", lambda done: [LOGS / "mpi4_npz.darshan"], 0, "estimates"),
+    ("characterize", lambda done: [LOGS / "apps" / "tf_records.darshan"], 0, "estimates"),
     ("similarity", lambda done: [done.job, LOGS / "mpi4_npz.darshan"], 0, "factors"),
     ("similarity", lambda done: [done.job, "--matrix", "--against", "theta_8_nodes"], 0, "rows"),
     ("import", lambda done: ["imported/tiny.yaml"], 0, "workloads"),
@@ -156,7 +156,9 @@ def test_a_verb_prints_the_document_of_its_schema(
 
 
 def test_the_check_of_a_derived_workload(done: Done) -> None:
-    outcome = done.run("dlio-hpc", "characterize", LOGS / "mpi4_npz.darshan", "--check", "-s", "local", "--json")
+    outcome = done.run(
+        "dlio-hpc", "characterize", LOGS / "mpi4_npz.darshan", "--force", "--check", "-s", "local", "--json"
+    )
     assert _checked("characterize", outcome)["check"]["exit_code"] == outcome.code
 
 
