@@ -140,8 +140,8 @@ def test_requests_that_are_made_unequally_often_do_not_prove_passes(tmp_path: Pa
 
 
 def test_a_program_that_converts_tables_is_no_training(tmp_path: Path) -> None:
-    """Of 12 tables, each is read once in blocks, and a file is written in pieces beside it. A program that writes after
-    all its reads may have trained on them.
+    """The program reads each of 12 tables once, in blocks, and writes a file in pieces at the same time. A program that
+    writes after all its reads may have trained on them.
     """
 
     def calls(begin: float) -> list[Call]:

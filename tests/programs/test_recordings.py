@@ -21,7 +21,7 @@ from dlio_hpc.programs.recordings import (
     recording_files,
     tensorflow_pipelines,
 )
-from dlio_hpc.programs.recordings.recorded_program import PipelineStage
+from dlio_hpc.programs.recordings.recorded_program import Pass, PipelineStage
 from dlio_hpc.programs.reports import workload_yaml
 from tests.support import characters, fidelity
 from tests.support.places import ROOT
@@ -256,6 +256,20 @@ def test_the_rows_of_a_row_group_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "derived.yaml"
     path.write_text(workload_yaml.write(made, "x"))
     assert workload.load(str(path)).dataset.row_group == 1000
+
+
+@pytest.mark.parametrize(
+    ("others", "spans"),
+    [
+        ([], [(1, 9)]), ([(3, 4)], [(1, 3), (4, 9)]), ([(2, 5), (3, 6)], [(1, 2), (6, 9)]), ([(0, 3)], [(1, 9)]),
+        ([(7, 9)], [(1, 9)]), ([(2, 8), (3, 4)], [(1, 2), (8, 9)]), ([(2, 3), (5, 7)], [(1, 2), (3, 5), (7, 9)]),
+    ],
+)  # fmt: skip
+def test_parts_of_a_pass_leave_out_what_lies_in_its_middle(
+    others: list[tuple[float, float]], spans: list[tuple[float, float]]
+) -> None:
+    one, *rest = (Pass("x", begin, end, [], 0, True, None) for begin, end in [(1, 9), *others])
+    assert recorded_program.parts(one, rest) == spans
 
 
 def test_batches_that_grow_are_those_of_one_training(tmp_path: Path) -> None:

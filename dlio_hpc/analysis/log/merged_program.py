@@ -11,8 +11,6 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan import joined_records
 from dlio_hpc.darshan.log import Log
 
-# <user>_<exe>_id<job>-<pid>_<date>.darshan
-_PID = re.compile(r"_id\d+-(\d+)_")
 # Programs that start ranks without MPI, and those of the processes that Python's multiprocessing starts with the
 # methods spawn and forkserver.
 _LAUNCHER = re.compile(r"torch\.distributed\.(?:run|launch)|\b(?:torchrun|horovodrun|accelerate|deepspeed)\b")
@@ -52,7 +50,7 @@ def _ranks(logs: Sequence[Log]) -> list[int]:
     the parent has no log or the name of the parent's log has no pid. Processes of another program than that which read
     most are no ranks.
     """
-    pids = [match[1] if (match := _PID.search(log.path.name)) else "" for log in logs]
+    pids = [logs_by_program.LogHead(log.path, log.job).pid for log in logs]
     forked = [log.job.metadata.get("fork_parent", "") for log in logs]
     parents = [parent or _spawner(at, logs, pids) for at, parent in enumerate(forked)]
     roots = [_root(at, pids, parents) for at in range(len(logs))]

@@ -202,7 +202,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     keys |= _partly_traced(subject, keys)
     if not per_rank.is_even:
         uneven = "some were read more often than others, so that some may be other data"
-        keys["dataset.files"] = _weakened(keys["dataset.files"], "medium", uneven)
+        keys["dataset.files"] = keys["dataset.files"].at_most("medium", uneven)
     return keys, pace, _observed(subject, core, shown_traits, pace, per_rank, keys["reader.read_threads"])
 
 
@@ -215,7 +215,7 @@ def _interleave(subject: _Subject, core: Reads, parts: Stretches, in_streams: bo
     value = access_pattern.interleave(core if in_streams or threads.value == 1 else parts)
     # Threads that read from the page cache seldom overlap, and then look like one that reads files in turn.
     is_doubted = threads.confidence == "low" and not in_streams and value.value is not None
-    return value._replace(confidence=weaker(value.confidence, "medium")) if is_doubted else value
+    return value.at_most("medium") if is_doubted else value
 
 
 def _observed(
@@ -290,10 +290,6 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
     return request
 
 
-def _weakened(value: DerivedValue, most: Confidence, doubt: str) -> DerivedValue:
-    return value._replace(confidence=weaker(value.confidence, most), evidence=f"{value.evidence}; {doubt}")
-
-
 def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the key `dataset.arrays` and those that it changes if each file holds several arrays and the log shows
     their sizes, otherwise an empty dict. The arrays of a file are taken for those of one sample.
@@ -343,11 +339,10 @@ def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
     """Return `compute.time` for a program whose steps are seen. pandas parses text in the time between reads, too."""
     seconds = _without_stdio(subject, pace)
     if subject.kind.name.value == "npz" and subject.kind.loads_files and pace.batch.value == 1:
-        return _weakened(seconds, "low", "a file may hold the samples of several steps")
+        return seconds.at_most("low", "a file may hold the samples of several steps")
     if subject.kind.name.value != "csv":
         return seconds
-    evidence = f"{seconds.evidence}; pandas parses text in this time, too"
-    return DerivedValue(seconds.value, weaker(seconds.confidence, "low"), evidence)
+    return seconds.at_most("low", "pandas parses text in this time, too")
 
 
 def _without_stdio(subject: _Subject, pace: Pace) -> DerivedValue:
@@ -369,9 +364,9 @@ def _partly_traced(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str
     share = sum(file.buffered_read for file in subject.data) / max(sum(file.bytes_read for file in subject.data), 1)
     if share < _BUFFERED:
         return {}
-    evidence = f"; {share:.0%} of the bytes were read through STDIO, which is not traced"
+    evidence = f"{share:.0%} of the bytes were read through STDIO, which is not traced"
     return {
-        key: value._replace(confidence=weaker(value.confidence, "medium"), evidence=value.evidence + evidence)
+        key: value.at_most("medium", evidence)
         for key, value in keys.items()
         if key not in ("dataset.format", "dataset.files", "dataset.file_access")
     }

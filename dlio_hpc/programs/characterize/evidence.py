@@ -18,6 +18,11 @@ class DerivedValue(NamedTuple):
     def __str__(self) -> str:
         return f"{self.confidence}: {self.evidence}"
 
+    def at_most(self, most: Confidence, doubt: str = "") -> "DerivedValue":
+        """Return the value with no more confidence than `most`. doubt: the reason, which the evidence then states."""
+        evidence = f"{self.evidence}; {doubt}" if doubt else self.evidence
+        return self._replace(confidence=weaker(self.confidence, most), evidence=evidence)
+
 
 def sureness(confidence: Confidence) -> int:
     """Return a number that is larger for a higher confidence."""

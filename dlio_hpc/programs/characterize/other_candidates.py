@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlio_hpc.programs.characterize import candidates, traits
 from dlio_hpc.programs.characterize.candidates import ALIKE, CERTAIN, LIKELY, Values
-from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.programs.characterize.traits import Traits
 
 _SAMPLE = ("dataset.sample.bytes", "dataset.samples_per_file", "reader.batch_size")
@@ -98,7 +98,7 @@ def judged(keys: Mapping[str, DerivedValue], observed: Observed, loads_files: bo
 def _weighed(value: DerivedValue, best: NearestCandidate) -> DerivedValue:
     if value.confidence in ("unknown", "low"):
         return value
-    return value._replace(confidence=weaker(value.confidence, best.confidence), evidence=f"{value.evidence}; {best}")
+    return value.at_most(best.confidence, str(best))
 
 
 def nearest(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from dlio_hpc.programs.characterize.evidence import DerivedValue, weaker
+from dlio_hpc.programs.characterize.evidence import DerivedValue
 
 
 class _Doubt(NamedTuple):
@@ -33,9 +33,7 @@ def limited(keys: Mapping[str, DerivedValue], workers: int) -> dict[str, Derived
     worker processes of a rank.
     """
     return {
-        key: keys[key]._replace(
-            confidence=weaker(keys[key].confidence, "medium"), evidence=f"{keys[key].evidence}; {doubt.reason}"
-        )
+        key: keys[key].at_most("medium", doubt.reason)
         for key, doubt in _DOUBTS.items()
         if key in keys and keys[key].confidence == "high" and doubt.is_open(keys[key], workers)
     }

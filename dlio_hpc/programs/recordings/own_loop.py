@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.programs.files import extents, step_detection
 from dlio_hpc.programs.recordings.recorded_files import Read, RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RankRecording
@@ -58,13 +58,13 @@ def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
     pace = step_detection.pace(step_detection.find(_reads(visits)), _ONE)
     epochs = max(1, round(times))
     level: Confidence = "medium" if abs(times - epochs) < 0.05 * epochs else "low"
-    batch = pace.batch._replace(confidence=weaker(pace.batch.confidence, "medium"))
+    batch = pace.batch.at_most("medium")
     bursts = 0 if pace.begins is None else len(pace.begins)
     return OwnLoop(
         visits, times, any(map(_is_drawn, units)),
         bursts >= _STEPS * max(times, 1) and batch.value > 1 and batch.confidence == "medium",
         _of_steps(ranks, visits) or batch,
-        pace.compute_s._replace(confidence=weaker(pace.compute_s.confidence, "medium")),
+        pace.compute_s.at_most("medium"),
         DerivedValue(epochs, level, f"each file or row was read {times:.3g} times by a rank"),
         max(rank.steps for rank in ranks),
     )  # fmt: skip

@@ -4,7 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dlio_hpc.programs.recordings.recorded_program import Pass, RankRecording
+from dlio_hpc.programs.recordings.recorded_program import Pass, RankRecording, parts
 from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 
@@ -79,11 +79,6 @@ def of_passes(
         counts = of(rank)
         for one in mine[first:] if counts else ():
             if one.batches:
-                size += _bytes(counts, one)
-                size -= sum(_bytes(counts, other) for other in apart if one.begin < other.begin <= other.end < one.end)
+                size += sum(count.between(*part) for part in parts(one, apart) for count in counts)
                 steps += len(one.batches)
     return (size, steps) if steps else None
-
-
-def _bytes(counts: Sequence[ReadCounts], one: Pass) -> int:
-    return sum(count.between(one.begin, one.end) for count in counts)

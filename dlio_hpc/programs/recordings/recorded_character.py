@@ -8,7 +8,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
-from dlio_hpc.programs.characterize.evidence import DerivedValue, weaker
+from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.recordings import (
@@ -64,9 +64,7 @@ def load(folder: Path, is_forced: bool = False) -> Character:
 def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the keys of the dataset, and its load, with the confidence of a dataset that is in doubt."""
     return {
-        key: value._replace(confidence=weaker(value.confidence, "low"))
-        for key, value in keys.items()
-        if key.startswith("dataset.") or key == "reader.load"
+        key: value.at_most("low") for key, value in keys.items() if key.startswith("dataset.") or key == "reader.load"
     }
 
 
@@ -76,18 +74,13 @@ def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:
     """
     if made is None:
         return [(-math.inf, math.inf)]
-    spans = [(one.begin, one.end) for passes in made.passes for one in passes]
-    if not made.settings.get("workers"):
-        for one in (one for passes in made.evaluation for one in passes):
-            spans = [part for span in spans for part in _apart(span, (one.begin, one.end))]
-    return spans
-
-
-def _apart(span: tuple[float, float], hole: tuple[float, float]) -> list[tuple[float, float]]:
-    """Return the parts of a span before and after a hole in it; the span itself if the hole is not in it."""
-    if not span[0] <= hole[0] <= hole[1] <= span[1]:
-        return [span]
-    return [(span[0], hole[0]), (hole[1], span[1])]
+    has_workers = bool(made.settings.get("workers"))
+    return [
+        part
+        for passes, others in zip(made.passes, made.evaluation, strict=True)
+        for one in passes
+        for part in recorded_program.parts(one, () if has_workers else others)
+    ]
 
 
 def _data(program: RecordedProgram, made: RecordedTraining | None) -> RecordedData | None:

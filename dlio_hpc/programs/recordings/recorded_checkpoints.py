@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
+from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.programs.files import file_roles
 from dlio_hpc.programs.recordings.recorded_files import is_in, merged
 from dlio_hpc.programs.recordings.recorded_program import RankRecording, RecordedProgram, Transfer
@@ -40,7 +40,7 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
         "checkpoint.by": DerivedValue("root" if writers == {0} else "all", level, f"saved by {len(writers)} rank(s)"),
     }
     every = _every(sorted({one.steps for one in states}), count, epochs, ends)
-    keys["checkpoint.every_steps"] = every._replace(confidence=weaker(every.confidence, level))
+    keys["checkpoint.every_steps"] = every.at_most(level)
     sizes = [one.bytes for one in by_moment[max(by_moment)] if one.bytes]
     if saves:
         sizes += _trackers(program, {one.path for one in states}, {(one.rank, one.steps) for one in states})

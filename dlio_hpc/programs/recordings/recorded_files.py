@@ -185,12 +185,10 @@ def _written(processes: Sequence[ProcessRecording], first: float) -> tuple[set[s
             continue
         reads[path] = 0
         (made if event.time < first else later).add(path)
-    if math.isinf(first):
-        copies = {path for path in later if reads[path] >= _AGAIN}
-        names = {os.path.basename(path) for path in copies}
-        originals = {path for path in reads if path not in copies and os.path.basename(path) in names}
-        return copies, (later | originals) - copies
-    return made - later, later
+    copies = {path for path in later if math.isinf(first) and reads[path] >= _AGAIN}
+    names = {os.path.basename(path) for path in copies}
+    originals = {path for path in reads if path not in copies and os.path.basename(path) in names}
+    return (made - later) | copies, (later | originals) - copies
 
 
 def _without_evaluation(reads: list[Read]) -> list[Read]:

@@ -55,6 +55,20 @@ class Pass(NamedTuple):
     order: list[Any] | None
 
 
+def parts(one: Pass, others: Sequence[Pass]) -> list[tuple[float, float]]:
+    """Return the spans of a pass without other passes in its middle, such as those of an evaluation. others: in the
+    order of their begin.
+    """
+    first = bisect_right(others, one.begin, key=lambda other: other.begin)
+    last = bisect_right(others, one.end, key=lambda other: other.begin)
+    made, begin = [], one.begin
+    for hole in others[first:last]:
+        if hole.end < one.end:
+            made += [(begin, hole.begin)] if begin < hole.begin else []
+            begin = max(begin, hole.end)
+    return [*made, (begin, one.end)]
+
+
 class Transfer(NamedTuple):
     """A state that was saved or restored. library: that did it. file: path; None for a stream without a name. bytes:
     size of the file; None if unknown. steps: steps of the rank before it.

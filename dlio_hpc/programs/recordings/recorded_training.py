@@ -83,10 +83,11 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
 def _evaluating(
     passes_of: Mapping[str, Sequence[Pass]], names: set[str], has_steps: bool, beside_it: Sequence[str]
 ) -> list[Pass]:
-    """Return the passes of a rank that evaluate: those without a step of other loaders and, if it has steps, the whole
-    ones of the training loader. names: of the training loader. beside_it: names of loaders that are iterated with it.
+    """Return the passes of a rank that evaluate, in the order of their begin: those without a step of other loaders
+    and, if it has steps, the whole ones of the training loader. names: of the training loader. beside_it: names of
+    loaders that are iterated with it.
     """
-    return [
+    made = [
         one
         for name, passes in passes_of.items()
         for one in passes
@@ -95,6 +96,7 @@ def _evaluating(
         and name not in beside_it
         and (name not in names or (has_steps and one.is_whole))
     ]
+    return sorted(made, key=lambda one: one.begin)
 
 
 def _with_other_batches(loader: str, steps: Mapping[str, int]) -> set[str]:
@@ -187,6 +189,6 @@ def evaluation_of_epochs(made: RecordedTraining) -> list[list[Pass]]:
 
 def _first_of_each(passes: Sequence[Pass], begins: Sequence[float]) -> list[Pass]:
     first: dict[int, Pass] = {}
-    for one in sorted(passes, key=lambda one: one.begin):
+    for one in passes:
         first.setdefault(bisect_right(begins, one.begin), one)
     return [one for place, one in first.items() if place]

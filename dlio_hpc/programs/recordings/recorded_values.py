@@ -73,13 +73,7 @@ def _of_items(keys: Mapping[str, DerivedValue], per_item: int) -> dict[str, Deri
     """Return the keys that depend on whether the rows of an item are samples."""
     reason = f"a batch has {per_item:,} rows for each item of the dataset, which are taken for samples"
     names = ("dataset.samples_per_file", "dataset.sample.bytes", "reader.batch_size")
-    return {
-        name: keys[name]._replace(
-            confidence=weaker(keys[name].confidence, "medium"), evidence=f"{keys[name].evidence}; {reason}"
-        )
-        for name in names
-        if name in keys
-    }
+    return {name: keys[name].at_most("medium", reason) for name in names if name in keys}
 
 
 def _recorded(value: Any, evidence: str, level: Confidence = "recorded") -> DerivedValue:
@@ -449,10 +443,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
     is_sharded = len(shared) == 1 or not set.intersection(*shared) or data.arrays is not None
     order = DerivedValue(loop.is_drawn, "medium", "order of the reads in the second pass")
     has_many = data.arrays is not None
-    keys = {
-        key: value._replace(confidence=weaker(value.confidence, _SURE.get(key, "medium")))
-        for key, value in _dataset(program, total, data, 0).items()
-    }
+    keys = {key: value.at_most(_SURE.get(key, "medium")) for key, value in _dataset(program, total, data, 0).items()}
     keys |= {
         "reader.mode": _recorded("framework", f"read through {data.library or 'Python'}", "medium"),
         "reader.load": _recorded("on_demand", f"{len(data.reads):,} reads and opens", "medium"),
@@ -471,7 +462,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
     saved = recorded_checkpoints.keys_of(program, int(loop.epochs.value), [])
     if "checkpoint.every_steps" in saved:  # steps are known, passes are derived
         every = saved["checkpoint.every_steps"]
-        saved["checkpoint.every_steps"] = every._replace(confidence=weaker(every.confidence, "medium"))
+        saved["checkpoint.every_steps"] = every.at_most("medium")
     keys |= saved
     if loop.steps > 1.5 * max(map(len, loop.visits)):
         return _doubted(keys)
@@ -483,10 +474,5 @@ def _doubted(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     in a way that is not recorded. Only files, checkpoints and what they are stay as they are.
     """
     sure = ("dataset.format", "dataset.file", "checkpoint.")
-    doubt = "; far fewer reads than steps were recorded"
-    return {
-        key: value
-        if key.startswith(sure)
-        else value._replace(confidence=weaker(value.confidence, "low"), evidence=value.evidence + doubt)
-        for key, value in keys.items()
-    }
+    doubt = "far fewer reads than steps were recorded"
+    return {key: value if key.startswith(sure) else value.at_most("low", doubt) for key, value in keys.items()}

@@ -70,11 +70,8 @@ def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) 
         elif key in _OF_REQUESTS or key not in keys or sureness(value.confidence) > sureness(keys[key].confidence):
             keys[key] = value
     if not is_geometry_logged:
-        keys |= _request(recorded, logged)
-    if is_geometry_logged:
-        for key in [key for key in keys if key.startswith(_GEOMETRY) and key not in logged]:
-            del keys[key]
-    return keys
+        return keys | _request(recorded, logged)
+    return {key: value for key, value in keys.items() if not key.startswith(_GEOMETRY) or key in logged}
 
 
 def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
