@@ -109,6 +109,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """
     keep_open: bool = False
     """Keep files open from epoch to epoch, at most 64 per rank. false: each epoch opens its files again."""
+    reopen: bool = False
+    """Open the file of a sample for this sample, and close it after the sample was read. false: a file stays open
+    while other samples of it are read.
+    """
     reorder_tasks: bool = False
     """Let each rank read the share of the corresponding rank on the next node, as IOR -C does."""
     array_order: tuple[units.Natural, ...] | None = None
@@ -217,6 +221,10 @@ def _check(reader: Reader) -> None:
             reader.keep_open and (reader.loader != "native" or collective or reader.load == "memory"),
             "keep_open: true needs loader: native, access: independent and load: on_demand",
         ),
+        (
+            reader.reopen and (reader.keep_open or collective or reader.engine == "io_uring"),
+            "reopen: true needs keep_open: false, access: independent and engine: preadv",
+        ),
         (bool(reader.hints) and not collective, "hints are for MPI-IO and need access: collective"),
         (
             reader.multiprocessing_context != "fork" and reader.loader != "pytorch",
@@ -290,6 +298,18 @@ def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     if reader.mode == "framework":
         return FORMATS[dataset.format].stays_open
     return dataset.compression == "none" or dataset.format == "hdf5"
+
+
+def can_reopen(dataset: Dataset, reader: Reader) -> bool:
+    """Return whether a file can be opened again for each sample: it holds several samples, and stays open otherwise.
+    The library of Parquet and the reader of HDF5 chunks in posix mode keep what they know of an open file.
+    """
+    if not dataset.counts_vary and dataset.samples_per_file == 1:
+        return False
+    if reader.mode == "framework":
+        return dataset.format in ("hdf5", "tfrecord") and keeps_handles(dataset, reader)
+    is_whole = dataset.arrays is None and not dataset.is_chunked and dataset.compression == "none"
+    return is_whole and dataset.format != "parquet" and keeps_handles(dataset, reader)
 
 
 def fits_blocks(dataset: Dataset) -> bool:

@@ -3,7 +3,7 @@
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.format_facts import FORMATS
-from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, fits_blocks, keeps_handles, reads_records
+from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, can_reopen, fits_blocks, keeps_handles, reads_records
 
 
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
@@ -99,6 +99,16 @@ def check(dataset: Dataset, reader: Reader) -> None:
             reader.keep_open and not keeps_handles(dataset, reader),
             "reader.keep_open: true has no effect: with these settings, a file is opened whenever it is loaded or read "
             "from its beginning",
+        ),
+        (
+            reader.reopen and not can_reopen(dataset, reader),
+            "reader.reopen: true is for files of several samples whose file would stay open: raw, csv, npz, tfrecord or "
+            "hdf5 in mode: posix without arrays, chunk and compression, or hdf5 in mode: framework",
+        ),
+        (
+            reader.reopen and (reader.transfer_size or 0) > dataset.largest,
+            "reader.reopen: true opens a file for each sample, so no request can read several samples; lower "
+            "reader.transfer_size, or leave it null",
         ),
         (
             dataset.existing is not None and reader.verify_content == "all",

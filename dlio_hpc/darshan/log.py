@@ -2,6 +2,7 @@
 reader that has read the log.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -124,6 +125,34 @@ class Log(NamedTuple):
     faults: list[LogFault]
     heat: dict[str, Heat]
     workers: int = 0
+
+
+def without_reads(log: Log, paths: Collection[str]) -> Log:
+    """Return the log without the reads of the files with these paths, in counters and traces."""
+    numbers = np.array([number for number, path in log.names.items() if path in paths], np.uint64)
+    return log._replace(
+        counted={name: _unread(records, numbers) for name, records in log.counted.items()},
+        traced={name: _untraced(trace, numbers) for name, trace in log.traced.items()},
+    )
+
+
+def _unread(records: Records, numbers: npt.NDArray[np.uint64]) -> Records:
+    """Return records of a module in which all counters of reads of these files are 0."""
+    made, chosen = records.copy(), np.isin(records["id"].astype(np.uint64), numbers)
+    for name in records.dtype.names or ():
+        if "READ" in name:
+            made[name][chosen] = 0
+    return made
+
+
+def _untraced(trace: Trace, numbers: npt.NDArray[np.uint64]) -> Trace:
+    """Return a trace without the reads of these files."""
+    chosen = np.isin(trace.files["id"].astype(np.uint64), numbers)
+    counts = np.stack([trace.files["writes"], trace.files["reads"]], axis=1).reshape(-1)
+    is_kept = np.repeat(np.stack([np.ones_like(chosen), ~chosen], axis=1).reshape(-1), counts)
+    files = trace.files.copy()
+    files["reads"][chosen] = 0
+    return Trace(files, trace.segments[is_kept])
 
 
 def counter(records: Records, name: str) -> Any:

@@ -95,7 +95,7 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
         in_flight = keys.queue_depth or keys.batch_size * per_sample
         return RingFiles(paths, size, keys.direct, in_flight)
     is_one_request = dataset.samples_per_file == 1 and dataset.arrays is None and dataset.format != "parquet"
-    return OpenFiles(paths, size, keys.direct, once=is_one_request)
+    return OpenFiles(paths, size, keys.direct, once=is_one_request or keys.reopen)
 
 
 def _cut(buffer: Buffer, sizes: list[int]) -> list[list[memoryview]]:

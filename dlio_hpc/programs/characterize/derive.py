@@ -56,6 +56,8 @@ _LONGER, _LONG_S = 1.0, 2.0
 _FAR_LONGER = 10.0
 # A rank that opens a file less often than this opens it once.
 _ONCE = 1.1
+# Share by which the number of opens may differ from that of samples, if a file is opened for each sample.
+_NEARLY = 0.05
 # A program that reads more than this share of its data after a burst at the beginning does not keep all data in memory;
 # less may be a look at a few samples.
 _LATE, _FEW_LATE = 0.05, 0.01
@@ -196,7 +198,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     keys["compute.time"] = _compute(subject, pace)
     keys["train.epochs"] = per_rank.epochs
     keys["train.steps"] = _part(keys, per_rank, core, sum(file.buffered_read for file in subject.data))
-    keys |= _keep_open(subject, keys, in_streams)
+    keys |= _keep_open(subject, keys, in_streams) or _reopen(subject, keys, core, in_streams)
     if sample.hidden:
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
     keys |= _partly_traced(subject, keys)
@@ -495,6 +497,23 @@ def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: boo
         return {}
     evidence = f"a rank opens a file {opens:.3g} time(s) in {epochs} epochs"
     return {"reader.keep_open": DerivedValue(True, "high" if opens < _ONCE else "medium", evidence)}
+
+
+def _reopen(subject: _Subject, keys: dict[str, DerivedValue], core: Reads, in_streams: bool) -> dict[str, DerivedValue]:
+    """Return the key `reader.reopen` if files of several samples are opened for each sample, otherwise an empty dict.
+    core: the reads of samples.
+    """
+    if in_streams or subject.kind.loads_files or subject.kind.streams or keys["dataset.samples_per_file"].value < 2:
+        return {}
+    is_library = keys["reader.mode"].value == "framework"
+    if is_library and keys["dataset.format"].value != "hdf5":
+        return {}
+    size = _sample_bytes(keys)
+    samples = len(core) if is_library and size < _SIEVE else core.length.sum() / max(size, 1)
+    opens = sum(file.opens for file in subject.data)
+    if not 1 - _NEARLY <= opens / max(samples, 1) <= 1 + _NEARLY:
+        return {}
+    return {"reader.reopen": DerivedValue(True, "high", f"{opens:,} opens of files for {samples:,.0f} samples")}
 
 
 def _is_mpiio(subject: _Subject) -> bool:

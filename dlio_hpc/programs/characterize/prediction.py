@@ -67,7 +67,9 @@ def _of_samples(workload: Workload, samples: Integers) -> RequestColumns:
     if dataset.format == "hdf5" and reader.mode == "framework":
         arrays = dataset.arrays or (size,)
         ends = np.cumsum(np.array(arrays, np.int64) * dataset.samples_per_file)
-        return _through_sieve(_of_arrays(workload, file, within, arrays), ends)
+        pieces = _of_arrays(workload, file, within, arrays)
+        opened = np.repeat(np.arange(len(file)), len(arrays)) if reader.reopen else pieces.file
+        return _through_sieve(pieces, ends, opened)
     most = workload.request_size
     if dataset.format == "tfrecord" and reader.verifies:  # whole records are read, with their checksums
         size, most = size + TFRECORD_FRAME, None
@@ -114,15 +116,16 @@ def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> Request
     return RequestColumns(file[at], offset[at], np.diff(np.concatenate((at, [len(file)]))) * size)
 
 
-def _through_sieve(columns: RequestColumns, ends: Integers) -> RequestColumns:
-    """Return the requests of HDF5 for these pieces of contiguous arrays. Each array of each file has a buffer, as long
-    as the file is open. A piece that is smaller than the buffer and not in it fills the buffer from the beginning of
-    the piece on. ends: offset at which the arrays of a file end, ascending.
+def _through_sieve(columns: RequestColumns, ends: Integers, opened: Integers) -> RequestColumns:
+    """Return the requests of HDF5 for these pieces of contiguous arrays. Each array of each open file has a buffer. A
+    piece that is smaller than the buffer and not in it fills the buffer from the beginning of the piece on. ends:
+    offset at which the arrays of a file end, ascending. opened: number of the open file, for each piece: a file that
+    was closed and opened again has another number.
     """
     array = np.searchsorted(ends, columns.offset, "right")
     taken: list[int] = []
     buffered: dict[tuple[int, int], int] = {}
-    rows = zip(*(column.tolist() for column in (columns.file, columns.offset, columns.length, array)), strict=True)
+    rows = zip(*(column.tolist() for column in (opened, columns.offset, columns.length, array)), strict=True)
     for at, (file, offset, length, index) in enumerate(rows):
         begin = buffered.get((file, index))
         if length >= SIEVE or begin is None or not begin <= offset <= begin + SIEVE - length:
@@ -174,6 +177,7 @@ def _of_chunks(workload: Workload, file: Integers, within: Integers) -> RequestC
     number = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
     file = file[which]
     if chunk <= _CHUNK_CACHE and len(file):
-        is_fresh = np.concatenate(([True], (np.diff(file) != 0) | (np.diff(number) != 0)))
+        opened = which if workload.reader.reopen else file
+        is_fresh = np.concatenate(([True], (np.diff(opened) != 0) | (np.diff(number) != 0)))
         file, number = file[is_fresh], number[is_fresh]
     return RequestColumns(file, number * chunk, np.full(len(file), chunk, np.int64))

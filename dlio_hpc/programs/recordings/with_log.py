@@ -8,8 +8,8 @@ from dlio_hpc.programs.files import file_roles
 
 # Keys that say how requests are made, which only a log shows.
 _OF_REQUESTS = (
-    "reader.transfer_size", "reader.keep_open", "checkpoint.transfer_size", "checkpoint.requests", "checkpoint.fsync",
-    "checkpoint.read_back",
+    "reader.transfer_size", "reader.keep_open", "reader.reopen", "checkpoint.transfer_size", "checkpoint.requests",
+    "checkpoint.fsync", "checkpoint.read_back",
 )  # fmt: skip
 # Keys that belong together: all are taken from one source.
 _GEOMETRY = (
@@ -60,8 +60,11 @@ def _share_of_files(recording: Character, log: Character) -> float:
 
 
 def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the surer value of each key; the recorded one if both are as sure."""
-    is_geometry_logged = _least(logged) > _least(recorded)
+    """Return the surer value of each key; the recorded one if both are as sure. If neither is sure what a sample is, the
+    log shows at least the arrays that are read.
+    """
+    is_unsure = _least(recorded) <= sureness("low")
+    is_geometry_logged = _least(logged) >= _least(recorded) if is_unsure else _least(logged) > _least(recorded)
     keys = dict(recorded)
     for key, value in logged.items():
         if key.startswith(_GEOMETRY):

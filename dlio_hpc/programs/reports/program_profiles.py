@@ -13,6 +13,7 @@ from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.batch.job_record import unknown
 from dlio_hpc.config import shipped
 from dlio_hpc.darshan import log_files, log_reader, run_check
+from dlio_hpc.darshan.log import without_reads
 from dlio_hpc.files import archive, rundir
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.similarity import io_profile, reference_profile
@@ -62,19 +63,17 @@ def examined(character: Character, title: str, is_dataset: bool = False) -> Exam
         if (role.role == "dataset" if is_dataset else role.role not in without)
     }
     log = character.log if character.derived.traced else character.log._replace(traced={})
-    return _without_strays(analyze.files_of(log, title, paths.__contains__), character)
+    return analyze.files_of(without_reads(log, _only_saved(character)), title, paths.__contains__)
 
 
-def _without_strays(examined: Examined, character: Character) -> Examined:
-    """Leave out the reads of files that the program only saves. If a library closes a file in a way that Darshan does
-    not see, Darshan takes reads of the next file with the same descriptor for reads of the saved file.
+def _only_saved(character: Character) -> set[str]:
+    """Return the files that the program only saves. If a library closes a file in a way that Darshan does not see,
+    Darshan takes reads of the next file with the same descriptor for reads of the saved file.
     """
     keys = character.derived.keys
-    if examined.requests is None or ("checkpoint.read_back" in keys and keys["checkpoint.read_back"].value):
-        return examined
-    saved = {role.file.path for role in character.derived.roles if role.role == "checkpoint"}
-    strays = examined.requests.on(saved) & ~examined.requests.write
-    return examined._replace(requests=examined.requests.chosen(~strays)) if strays.any() else examined
+    if "checkpoint.read_back" in keys and keys["checkpoint.read_back"].value:
+        return set()
+    return {role.file.path for role in character.derived.roles if role.role == "checkpoint"}
 
 
 def comparable(character: Character, title: str, run: Profile) -> Profile:

@@ -1,5 +1,6 @@
 """The `framework` mode for HDF5: read with h5py."""
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,16 +49,24 @@ class Library:
         self._workload = workload
         self._slab = workload.reader.transfer_size
         self._paths = paths
-        driver = _mpio(comm) if comm is not None else {}
+        self._driver = _mpio(comm) if comm is not None else {}
         self._calls_per_batch = workload.reader.batch_size if comm is not None else 0
-        self._files = HandleCache(lambda number, _: Hdf5File(paths(number), workload.dataset, number, **driver))
+        self._reopens = workload.reader.reopen
+        self._files = HandleCache(self._opened)
+
+    def _opened(self, number: int, _: Tally) -> Hdf5File:
+        return Hdf5File(self._paths(number), self._dataset, number, **self._driver)
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         before = procfs.thread_io()
         calls = len(tally.starts)
         split = self._calls if self._dataset.arrays is None else self._calls_of_parts
-        for call in split(list(places), buffer.rows):
-            self._read(self._files.get(call.place.file, tally).array(call.array), call, tally)
+        listed = split(list(places), buffer.rows)
+        if self._reopens:
+            self._read_opened(listed, tally)
+        else:
+            for call in listed:
+                self._read(self._files.get(call.place.file, tally).array(call.array), call, tally)
         for _ in range(self._calls_per_batch - len(places)):
             for source in self._files.get(0, tally).arrays:
                 _transfer(source, (), buffer.rows[:0], collective=True)
@@ -69,6 +78,21 @@ class Library:
             difference = after.since(before)
             tally.bytes_read += difference.requested
             tally.requests += difference.calls
+
+    def _read_opened(self, calls: Iterator[_Call], tally: Tally) -> None:
+        """Make the read calls of a batch. The file of a sample is open for the calls of this sample."""
+        for (number, _), its in itertools.groupby(calls, lambda call: (call.place.file, call.place.sample)):
+            started = now()
+            file = self._opened(number, tally)
+            tally.handle(started)
+            tally.opens += 1
+            try:
+                for call in its:
+                    self._read(file.array(call.array), call, tally)
+            finally:
+                started = now()
+                file.close()
+                tally.handle(started)
 
     def _read(self, source: Any, call: _Call, tally: Tally) -> None:
         # Rows of a batch have gaps between them, which one call of HDF5 cannot skip.
