@@ -36,6 +36,10 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     """Use a different order in every epoch."""
     ascending: bool = False
     """Read the samples of a batch in ascending order, as h5py requires."""
+    block: units.Positive = 1
+    """Number of adjacent samples of a file that stay together if samples are shuffled, such as the rows of a row group
+    of Parquet. Samples at the end of a file that do not fill a block are its last. Example: 1024
+    """
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
@@ -200,6 +204,10 @@ def _check(reader: Reader) -> None:
             reader.shuffle.ascending and not (reader.shuffle.files or reader.shuffle.samples),
             "shuffle.ascending has no effect without shuffling: set shuffle.samples or shuffle.files to true as well, "
             "or remove ascending",
+        ),
+        (
+            reader.shuffle.block > 1 and not reader.shuffle.samples,
+            "shuffle.block has no effect without shuffle.samples: set shuffle.samples to true as well, or remove block",
         ),
         (
             reader.loader == "pytorch" and reader.preprocess_threads > 1,

@@ -3,7 +3,16 @@
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.format_facts import FORMATS
-from dlio_hpc.config.reader_keys import BLOCK, Reader, by_streams, can_reopen, fits_blocks, keeps_handles, reads_records
+from dlio_hpc.config.reader_keys import (
+    BLOCK,
+    Reader,
+    by_streams,
+    can_reopen,
+    fits_blocks,
+    keeps_handles,
+    reads_records,
+    reads_streams,
+)
 
 
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
@@ -101,9 +110,19 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "from its beginning",
         ),
         (
+            reader.shuffle.block > 1 and (dataset.counts_vary or reads_streams(dataset, reader)),
+            "reader.shuffle.block: with these settings, the samples of a file cannot be read in blocks: files have "
+            "different numbers of samples, or are read as streams; leave block at 1",
+        ),
+        (
+            reader.shuffle.files and reader.shuffle.block > 1 and dataset.samples_per_file % reader.shuffle.block > 0,
+            "reader.shuffle.block: with shuffle.files, it must divide dataset.samples_per_file "
+            f"({dataset.samples_per_file}), so that no block belongs to two files",
+        ),
+        (
             reader.reopen and not can_reopen(dataset, reader),
-            "reader.reopen: true is for files of several samples whose file would stay open: raw, csv, npz, tfrecord or "
-            "hdf5 in mode: posix without arrays, chunk and compression, or hdf5 in mode: framework",
+            "reader.reopen: true needs files of several samples that would stay open otherwise: mode: posix without "
+            "arrays, chunk and compression, or mode: framework with hdf5, or with tfrecord whose samples are all mixed",
         ),
         (
             reader.reopen and (reader.transfer_size or 0) > dataset.largest,

@@ -159,7 +159,8 @@ def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
 class OpenFiles:
     """Cache of the open files of a dataset, by file number. Files are read in requests of at most `transfer_size`
     bytes. once: if True, files are not kept: each request opens its file and closes it. If each file holds one sample
-    in one array, files are read in this way, because an epoch does not need a file again. With `reader.reopen`, all are.
+    in one array, files are read in this way, because an epoch does not need a file again. `reader.reopen` sets it for
+    all files.
     """
 
     def __init__(

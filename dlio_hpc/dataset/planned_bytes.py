@@ -59,8 +59,9 @@ def row_group_factor(workload: Workload) -> float:
     if dataset.format != "parquet" or reader.mode == "posix":
         return 1
     group, batch = dataset.row_group_samples, reader.batch_size
-    if reader.shuffle.samples and (reader.shuffle.files or dataset.samples_per_file > group):
-        return group
+    in_order = math.gcd(group, reader.shuffle.block)
+    if reader.shuffle.samples and in_order < group and (reader.shuffle.files or dataset.samples_per_file > group):
+        return group / in_order
     if reader.read_threads == 1 or reader.load == "memory":
         return 1
     return (batch + group - math.gcd(batch, group)) / batch

@@ -43,8 +43,10 @@ class Order:
     def samples(self, first: int, last: int) -> Indices:
         """Return the numbers of the samples at positions `first` to `last` (exclusive)."""
         positions = np.arange(first, last, dtype=np.uint64)
+        block = np.uint64(self._shuffle.block)
         if self._shuffle.files and self._shuffle.samples:
-            return permute(positions, self._samples, self._keys(0))
+            blocks = permute(positions // block, self._samples // self._shuffle.block, self._keys(0))
+            return blocks * block + positions % block
         if self._irregular is not None:
             return self._of_irregular(self._irregular, first, last)
         size = np.uint64(self._samples_per_file)
@@ -55,8 +57,18 @@ class Order:
         if self._shuffle.files:
             files = permute(files, self._files, self._keys(1))
         if self._shuffle.samples:
-            within = permute(within, self._samples_per_file, [mix_all(files + np.uint64(k)) for k in self._keys(2)])
+            within = self._by_blocks(files, within)
         return files * size + within
+
+    def _by_blocks(self, files: Indices, within: Indices) -> Indices:
+        """Permute the blocks of samples in each file. files, within: file of each sample, and its index in the file."""
+        block = np.uint64(self._shuffle.block)
+        blocks, places, whole = within // block, within % block, self._samples_per_file // self._shuffle.block
+        is_whole = blocks < whole
+        keys = [mix_all(files[is_whole] + np.uint64(key)) for key in self._keys(2)]
+        made = blocks.copy()
+        made[is_whole] = permute(blocks[is_whole], whole, keys)
+        return made * block + places
 
     @property
     def irregular(self) -> "IrregularFiles | None":

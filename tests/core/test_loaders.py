@@ -308,6 +308,31 @@ def test_files_stay_open_from_epoch_to_epoch(tmp_path: Path, format_: Any, mode:
     assert not _descriptors(tmp_path)
 
 
+@pytest.mark.parametrize("loader", ["native", "pytorch"])
+@pytest.mark.parametrize(
+    ("format_", "mode", "arrays"),
+    [
+        ("npz", "posix", None), ("hdf5", "framework", None), ("hdf5", "framework", (30, 70)), ("raw", "posix", None),
+        ("csv", "posix", None), ("tfrecord", "posix", None), ("hdf5", "posix", None),
+    ],
+)  # fmt: skip
+def test_a_file_is_opened_again_for_each_sample(
+    tmp_path: Path, format_: Any, mode: Any, arrays: Any, loader: Any
+) -> None:
+    sample = Sample(shape=(25,)) if format_ == "csv" else Sample(bytes=Size(100))
+    dataset = Dataset(format_, 3, 4, sample, arrays=arrays)
+    keys = Reader(loader, mode, batch_size=2, prefetch=0, reopen=True, shuffle=Shuffle(True, True, 1))
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    opened = _open(made, tmp_path, 6)
+    batches = list(opened.epoch(Order(dataset, keys, 0), 0, 12, 6))
+    lookups = int((format_, mode) == ("hdf5", "posix"))  # of where the data begin, which is the same in all files
+    assert sum(batch.tally.opens for batch in batches) == 12 + lookups
+    assert sorted(sample for batch in batches for sample in batch.places.sample.tolist()) == list(range(12))
+    opened.close()
+    assert not _descriptors(tmp_path)
+
+
 def _descriptors(folder: Path) -> list[str]:
     """Return the open files of this process in a folder."""
     paths = []

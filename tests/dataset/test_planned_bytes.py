@@ -18,3 +18,14 @@ def test_most_bytes_of_a_library_that_chooses_its_reads() -> None:
 def test_ranks_that_choose_their_reads_have_no_other_limit() -> None:
     for keys in (_RECORDS, ("dataset.format=npz",), ("dataset.format=npz", "reader.mode=framework")):
         assert planned_bytes.most(workload.load("demo", keys), 3, 120_000) is None
+
+
+def test_row_groups_that_stay_together_are_read_once() -> None:
+    """A block of half a row group needs it twice, and one that divides it into parts with others needs it for each."""
+    dataset = "dataset={format: parquet, files: 3, samples_per_file: 600, row_group: 60, sample: {bytes: 40}}"
+    reader = "reader={mode: framework, batch_size: 20, read_threads: 1, shuffle: {samples: true}}"
+    factors = [
+        planned_bytes.row_group_factor(workload.load("demo", (dataset, reader, f"reader.shuffle.block={block}")))
+        for block in (1, 25, 30, 60, 120)
+    ]
+    assert factors == [60, 12, 2, 1, 1]

@@ -27,6 +27,35 @@ def test_every_order_has_each_sample_once(files: int, per_file: int, shuffle: Sh
     assert sorted(order.tolist()) == list(range(files * per_file))
 
 
+@given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 12), st.booleans(), st.integers(0, 2))
+def test_blocks_of_samples_stay_together(files: int, per_file: int, block: int, mixed: bool, epoch: int) -> None:
+    """The samples at the end of a file that fill no block are its last."""
+    per_file = per_file * block if mixed else per_file
+    reader = Reader(shuffle=Shuffle(mixed, True, 3, block=block))
+    order = Order(_dataset(files, per_file), reader, epoch).samples(0, files * per_file)
+    assert sorted(order.tolist()) == list(range(files * per_file))
+    if mixed:
+        assert (np.diff(order.reshape(-1, block).astype(int), axis=1) == 1).all()
+        return
+    whole = per_file // block * block
+    by_file = order.reshape(files, per_file).astype(int) - np.arange(files)[:, np.newaxis] * per_file
+    assert (by_file[:, whole:] == np.arange(whole, per_file)).all()
+    blocks = by_file[:, :whole].reshape(files, -1, block)
+    assert (np.diff(blocks, axis=2) == 1).all()
+    assert (blocks % block == np.arange(block)).all()
+
+
+def test_blocks_are_in_random_order() -> None:
+    dataset = _dataset(4, 60)
+    orders = [
+        Order(dataset, Reader(shuffle=Shuffle(False, True, 3, block=5)), epoch).samples(0, 240) for epoch in (0, 1)
+    ]
+    first = orders[0].reshape(4, 12, 5)[:, :, 0] % 60 // 5
+    assert len({tuple(row) for row in first.tolist()}) == 4, "files are shuffled alike"
+    assert (np.diff(first.astype(int), axis=1) < 0).mean() > 0.3
+    assert orders[0].tolist() != orders[1].tolist()
+
+
 @given(st.integers(2, 5000), st.integers(0, 2**64 - 1))
 @settings(max_examples=50)
 def test_permute_is_a_bijection_of_any_size(count: int, seed: int) -> None:

@@ -438,7 +438,9 @@ def test_a_write_at_the_beginning_of_an_existing_file_does_not_shorten_it(tmp_pa
     assert (role.role, role.file.size, role.is_own) == ("dataset", 4096 + 40 * MIB, False)
 
 
-@pytest.mark.parametrize("strange", [[(4 * MIB, 4), (4 * MIB + 4, 507), (0, 300)], [(0, 5 * MIB), (100, 300)]])
+@pytest.mark.parametrize(
+    "strange", [[(4 * MIB, 4), (4 * MIB + 4, 507), (0, 300)], [(0, 5 * MIB), (100, 300)], [(0, 118), (118, 0)]]
+)
 def test_requests_of_other_files_that_are_possible_in_a_saved_file_do_not_count(
     tmp_path: Path, strange: list[tuple[int, int]]
 ) -> None:

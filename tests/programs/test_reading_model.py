@@ -43,6 +43,11 @@ _SHUFFLED = ("reader.shuffle.files=true", "reader.shuffle.samples=true")
         ("dataset.format=hdf5", "dataset.arrays=[10000, 30000]", "reader.mode=framework", *_SHUFFLED),
         ("dataset.format=hdf5", "dataset.arrays=[20000, 20000]", "reader.mode=framework", "reader.by_array=true"),
         ("dataset.format=npz", "dataset.arrays=[10000, 30000]", "reader.by_array=true", _SHUFFLED[1]),
+        ("dataset.format=raw", "reader.reopen=true", *_SHUFFLED),
+        ("dataset.format=hdf5", "dataset.sample={bytes: 10000}", "reader.mode=framework", "reader.reopen=true"),
+        ("dataset.format=hdf5", "dataset.chunk=80000", "reader.mode=framework", "reader.reopen=true"),
+        ("dataset.format=hdf5", "dataset.arrays=[10000, 30000]", "reader.mode=framework", "reader.reopen=true"),
+        ("dataset.format=raw", "reader.shuffle.block=5", _SHUFFLED[1]),
     ],
 )
 def test_predicted_requests_are_those_that_are_made(settings: tuple[str, ...], tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ runs. A program of this kind is looked at once before anything is mended (docs/e
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.recordings import recorded_character, with_log
-from dlio_hpc.programs.reports import accepted_workload
+from dlio_hpc.programs.reports import accepted_workload, program_profiles
 from tests.support import characters
 from tests.support.characters import Case, Judgement
 from tests.support.places import LOGS
@@ -90,3 +91,53 @@ def test_a_log_does_not_spoil_a_recording(name: str) -> None:
     spoilt = [one for one in _judged(CASES[name], both) if one.key in right and not one.is_right]
     assert spoilt == []
     accepted_workload.write(both, name)
+
+
+def test_reads_that_darshan_counts_for_saved_files_are_not_compared() -> None:
+    """libdarshan misses that PyTorch closes a checkpoint, and counts reads of pipes as reads of it."""
+    made = characterize.load(CASES["gait_windows"].logs, None, True)
+    saved = {role.file.path for role in made.derived.roles if role.role == "checkpoint"}
+    records = made.log.counted["POSIX"]
+    is_saved = np.array([made.log.names[number] in saved for number in records["id"].tolist()])
+    assert records["CONSEC_READS"][is_saved].sum() > 250
+    analysis = program_profiles.examined(made, "gait_windows").analysis
+    assert analysis is not None
+    assert analysis.read is not None
+    assert (analysis.read.consecutive, analysis.read.requests) == (0.0, records["READS"][~is_saved].sum())
+    assert records["CONSEC_READS"][is_saved].sum() > 250, "the log itself stays as it is"
+
+
+def test_row_groups_in_random_order_are_blocks() -> None:
+    keys = with_log.combine(
+        recorded_character.load(_recording("substation_load")),
+        characterize.load(CASES["substation_load"].logs, None, True),
+    ).derived.keys
+    assert (keys["reader.shuffle.samples"].value, keys["reader.shuffle.block"].value) == (True, 1024)
+    assert keys["reader.read_threads"].value == 1
+
+
+def test_files_that_are_opened_for_each_sample_are_opened_again() -> None:
+    opened = {
+        name: made.derived.keys["reader.reopen"]
+        for name in TRAINING
+        if "reader.reopen" in (made := characterize.load(CASES[name].logs, None, False)).derived.keys
+    }
+    assert list(opened) == ["gait_windows"]
+    assert (opened["gait_windows"].value, opened["gait_windows"].confidence) == (True, "high")
+
+
+@pytest.mark.parametrize(("name", "is_reopened"), [("gait_windows", True), ("herbarium_sheets", False)])
+def test_opens_of_other_samples_than_those_of_the_recording_do_not_count(name: str, is_reopened: bool) -> None:
+    """The log of herbarium_sheets has the headers of memory maps alone, one for each open of a file."""
+    log = characterize.load(CASES[name].logs, None, True)
+    assert "reader.reopen" in log.derived.keys
+    both = with_log.combine(recorded_character.load(_recording(name)), log)
+    assert ("reader.reopen" in both.derived.keys) is is_reopened
+
+
+def test_arrays_of_a_log_are_kept_if_a_recording_is_as_unsure() -> None:
+    """The program reads in a loop of its own; each file has scans and their grades."""
+    both = with_log.combine(
+        recorded_character.load(_recording("retina_staged")), characterize.load(CASES["retina_staged"].logs, None, True)
+    )
+    assert len(both.derived.keys["dataset.arrays"].value) == 2

@@ -186,7 +186,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     keys |= row_groups.geometry(keys)
     interleave = _interleave(subject, core, parts, in_streams)
     keys["reader.transfer_size"] = request
-    keys["reader.read_threads"] = _threads(access_pattern.threads(reads), interleave, kind.streams)
+    keys["reader.read_threads"] = _threads(
+        access_pattern.threads(core if is_parquet else reads), interleave, kind.streams
+    )  # pyarrow reads footers in the calling thread, and row groups in others
     keys["reader.prefetch"] = pace.ahead
     keys["reader.shard"] = per_rank.shard
     keys |= _arrays(subject, core, keys)

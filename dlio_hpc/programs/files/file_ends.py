@@ -1,5 +1,6 @@
 """Ends of files: what a trace adds to the counters of files, and requests beyond the end of a file."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,8 +40,8 @@ def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[li
 
 def _without_strays(files: Sequence[FileStats], requests: Requests) -> tuple[list[FileStats], Requests]:
     """Return files and requests without those of other files. A read that begins where all that was written to a file
-    ends, or has more bytes, is none of this file. Its descriptor is that of another file, until the file is written
-    from its beginning again.
+    ends, or has more bytes, is none of this file, nor is one that finds an end before. Its descriptor is that of
+    another file, until the file is written from its beginning again.
     """
     strays = np.zeros(len(requests.file), bool)
     both = set(requests.file[requests.write].tolist()) & set(requests.file[~requests.write].tolist())
@@ -59,12 +60,13 @@ def _is_stray(requests: Requests, mine: Integers) -> list[bool]:
     """Return which of the requests to a file are none of this file. mine: their places in the order of time."""
     made, end, is_lost = [], 0, False
     columns = (requests.write, requests.offset, requests.length)
-    rows = zip(*(column[mine].tolist() for column in columns), strict=True)
-    for is_write, offset, length in rows:
+    rows = list(zip(*(column[mine].tolist() for column in columns), strict=True))
+    for (is_write, offset, length), after in itertools.zip_longest(rows, rows[1:], fillvalue=(True, 0, 0)):
         if is_write and offset == 0:
             is_lost = False
-        elif not is_write and length and end > 0 and (offset == end or length > end):
-            is_lost = True
+        elif not is_write and length and end > 0:
+            finds_end = after == (False, offset + length, 0) and after[1] < end
+            is_lost = is_lost or offset == end or length > end or finds_end
         if is_write and not is_lost:
             end = max(end, offset + length)
         made.append(is_lost)

@@ -1,5 +1,6 @@
 """A program that reads in a loop of its own, without a loader: passes and steps as its recorded reads show them."""
 
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -35,7 +36,8 @@ class Visit(NamedTuple):
 
 class OwnLoop(NamedTuple):
     """Reads of a program without a loader. visits: of each rank, in the order of time. times: how often a rank reads
-    its data. is_drawn: whether the order differs from pass to pass. is_regular: whether pauses separate bursts of
+    its data. is_drawn: whether the order differs from pass to pass. goes_back: whether parts of a file, such as
+    row groups, are read in another order than that of the file. is_regular: whether pauses separate bursts of
     several samples each. batch, compute, epochs: values of a workload, derived from the pauses between reads or from
     the steps of an optimizer. steps: of an optimizer, of a rank.
     """
@@ -43,6 +45,7 @@ class OwnLoop(NamedTuple):
     visits: list[list[Visit]]
     times: float
     is_drawn: bool
+    goes_back: bool
     is_regular: bool
     batch: DerivedValue
     compute: DerivedValue
@@ -61,7 +64,7 @@ def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
     batch = pace.batch.at_most("medium")
     bursts = 0 if pace.begins is None else len(pace.begins)
     return OwnLoop(
-        visits, times, any(map(_is_drawn, units)),
+        visits, times, any(map(_is_drawn, units)), any(map(_goes_back, units)),
         bursts >= _STEPS * max(times, 1) and batch.value > 1 and batch.confidence == "medium",
         _of_steps(ranks, visits) or batch,
         pace.compute_s.at_most("medium"),
@@ -149,6 +152,14 @@ def _is_drawn(units: Sequence[tuple[str, int | None]]) -> bool:
         present.add(unit)
     whole = [made for made in passes if len(made) > max(2, len(set(units)) // 2)]
     return any(later != [unit for unit in whole[0] if unit in set(later)] for later in whole[1:])
+
+
+def _goes_back(units: Sequence[tuple[str, int | None]]) -> bool:
+    """Return whether a unit lies before the last one of the same file, other than the first unit of a pass."""
+    return any(
+        path == last and place is not None and before is not None and 0 < place < before
+        for (last, before), (path, place) in itertools.pairwise(units)
+    )
 
 
 def _reads(visits: Sequence[Sequence[Visit]]) -> extents.Reads:

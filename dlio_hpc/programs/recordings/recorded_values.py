@@ -29,6 +29,8 @@ _IN_ORDER = 0.9
 _EVEN, _LABEL = 0.001, 64
 # Number of samples from which on two random orders that begin alike are the same.
 _LONG = 8
+# Number of reads of a row group in a pass, from which on its rows do not stay together.
+_TWICE = 1.5
 # Keys that a recording shows without a loader, too.
 _SURE: dict[str, Confidence] = {
     "dataset.format": "recorded",
@@ -49,6 +51,7 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
         keys["reader.mode"] = _recorded("posix", reason, "medium")
     keys["compute.time"] = _compute(made)
     keys |= _epochs(made)
+    keys |= _blocks(keys, data)
     keys |= _evaluation(program, made, keys)
     ends = list(itertools.accumulate(one.steps for one in made.passes[0]))
     return keys | _in_batches(made, recorded_checkpoints.keys_of(program, int(keys["train.epochs"].value), ends))
@@ -168,6 +171,21 @@ def _row_group(data: RecordedData) -> dict[str, DerivedValue]:
         return {}
     (usual, count), total = rows.most_common(1)[0], sum(rows.values())
     return {"dataset.row_group": _recorded(usual, f"{count:,} of {total:,} row groups that were read")}
+
+
+def _blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:
+    """Return the number of samples that stay together in a random order: those of a row group of Parquet, if each was
+    read about once in a pass.
+    """
+    group = keys.get("dataset.row_group")
+    if group is None or group.value < 2 or not keys["reader.shuffle.samples"].value:
+        return {}
+    times = Counter((read.path, str(read.place)) for read in data.reads if read.library == "pyarrow.row_group")
+    passes = keys["train.epochs"].value
+    if times.total() > _TWICE * passes * len(times):
+        return {}
+    evidence = f"{len(times):,} row groups were read {times.total():,} times in {passes} pass(es), with all their rows"
+    return {"reader.shuffle.block": DerivedValue(group.value, weaker(group.confidence, "medium"), evidence)}
 
 
 def _bytes(data: RecordedData, per_file: int, in_memory: int) -> dict[str, DerivedValue]:
@@ -454,7 +472,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         ),
         "reader.shard": _recorded(is_sharded, "files of each rank", "medium"),
         "reader.shuffle.files": order if not has_many or len(data.files) > 1 else order._replace(value=False),
-        "reader.shuffle.samples": order if has_many else _recorded(False, "a file at a time", "medium"),
+        "reader.shuffle.samples": order if has_many else _recorded(loop.goes_back, "order in a file", "medium"),
         "compute.time": loop.compute,
         "train.epochs": loop.epochs,
         "train.steps": DerivedValue(None, "medium", "passes over all files"),
@@ -464,6 +482,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         every = saved["checkpoint.every_steps"]
         saved["checkpoint.every_steps"] = every.at_most("medium")
     keys |= saved
+    keys |= _blocks(keys, data)
     if loop.steps > 1.5 * max(map(len, loop.visits)):
         return _doubted(keys)
     return keys

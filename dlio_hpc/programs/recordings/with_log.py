@@ -34,6 +34,7 @@ def combine(recording: Character, log: Character) -> Character:
             notes.append("the log shows another dataset than the recording, so no value is taken from the log")
         else:
             keys = _chosen(keys, log.derived.keys)
+            keys = {key: value for key, value in keys.items() if key not in _unfit(keys, log.derived.keys)}
     derived = log.derived._replace(
         keys=keys, sides=log.derived.sides if keys else [], against=recording.derived.against
     )
@@ -60,8 +61,8 @@ def _share_of_files(recording: Character, log: Character) -> float:
 
 
 def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the surer value of each key; the recorded one if both are as sure. If neither is sure what a sample is, the
-    log shows at least the arrays that are read.
+    """Return the surer value of each key; the recorded one if both are as sure. If neither is sure what a sample is,
+    the log shows at least the arrays that are read.
     """
     is_unsure = _least(recorded) <= sureness("low")
     is_geometry_logged = _least(logged) >= _least(recorded) if is_unsure else _least(logged) > _least(recorded)
@@ -75,6 +76,14 @@ def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) 
     if not is_geometry_logged:
         return keys | _request(recorded, logged)
     return {key: value for key, value in keys.items() if not key.startswith(_GEOMETRY) or key in logged}
+
+
+def _unfit(keys: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> set[str]:
+    """Return the keys that belong to another order, or to other samples, than those that were chosen."""
+    samples = "dataset.samples_per_file"
+    has_others = samples not in logged or keys[samples].value != logged[samples].value
+    unfit = {"reader.shuffle.block": not keys["reader.shuffle.samples"].value, "reader.reopen": has_others}
+    return {key for key, is_unfit in unfit.items() if is_unfit}
 
 
 def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
