@@ -308,6 +308,13 @@ def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     return dataset.compression == "none" or dataset.format == "hdf5"
 
 
+def keeps_data(dataset: Dataset, reader: Reader) -> bool:
+    """Return whether data of a file that stays open from epoch to epoch may be kept in memory: HDF5 has caches,
+    and the reader of Parquet keeps a row group. It is then not known how many bytes an epoch reads.
+    """
+    return reader.keep_open and reader.mode == "framework" and FORMATS[dataset.format].caches_open
+
+
 def can_reopen(dataset: Dataset, reader: Reader) -> bool:
     """Return whether a file can be opened again for each sample: it holds several samples, and stays open otherwise.
     The library of Parquet and the reader of HDF5 chunks in posix mode keep what they know of an open file.

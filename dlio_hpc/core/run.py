@@ -14,7 +14,7 @@ from msgspec import structs
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
-from dlio_hpc.config.format_facts import FORMATS
+from dlio_hpc.config import reader_keys
 from dlio_hpc.core import clock, environment, hang_watch, interruptions, merge, run_file_systems
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
@@ -406,7 +406,7 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
     data in its caches from one epoch to the next, or the reader keeps a row group of Parquet.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
-    if reader.keep_open and reader.mode == "framework" and FORMATS[dataset.format].caches_open:
+    if reader_keys.keeps_data(dataset, reader):
         return False
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import DlioError
-from dlio_hpc.config.reader_keys import sample_bytes_read
+from dlio_hpc.config.reader_keys import keeps_data, sample_bytes_read
 from dlio_hpc.darshan import clock_alignment, log_faults, run_logs, setup
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.verdict_file import Bytes, LogVerdict, Reason, decode_probe
@@ -235,7 +235,7 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
     workload = run.workload
     layout, epochs = workload.dataset, workload.train.epochs
     unknown = layout.compression != "none" or layout.sizes_vary or layout.format == "null"
-    if unknown or workload.reader.access == "collective":
+    if unknown or workload.reader.access == "collective" or keeps_data(layout, workload.reader):
         return
     if layout.samples * epochs * (1 if workload.reader.shard else plan.ranks) > _MOST_SAMPLES:
         return

@@ -125,6 +125,23 @@ def test_a_file_that_nobody_missed_is_named(job: _Job) -> None:
     assert job.judged().differences == (f"rank 1: Darshan recorded 0 bytes of {name}, but 6000 were planned",)
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_file_that_a_library_keeps_in_memory_may_be_read_less(tmp_path: Path, keeps: bool) -> None:
+    """HDF5 keeps chunks of a file that stays open from epoch to epoch."""
+    job = _Job(
+        tmp_path,
+        "dataset.format=hdf5",
+        "dataset.chunk=1000",
+        "reader.mode=framework",
+        f"reader.keep_open={str(keeps).lower()}",
+    )
+    traces = job.traces()
+    traces[3] = traces[3]._replace(reads=traces[3].reads[:5])
+    job.log(traces)
+    job.timeline((12_000, 11_000))
+    assert len(job.judged().differences) == (0 if keeps else 1)
+
+
 def test_a_run_that_stopped_early_may_have_read_more_than_it_used(job: _Job) -> None:
     job.steps(3, planned=12)
     job.log(job.traces())

@@ -8,6 +8,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from dlio_hpc.base.units import format_seconds, format_size
@@ -29,6 +30,8 @@ _IN_ORDER = 0.9
 _EVEN, _LABEL = 0.001, 64
 # Number of samples from which on two random orders that begin alike are the same.
 _LONG = 8
+# Largest number of arrays in a file that a workload lists.
+_MOST_ARRAYS = 64
 # Number of reads of a row group in a pass, from which on its rows do not stay together.
 _TWICE = 1.5
 # Keys that a recording shows without a loader, too.
@@ -190,6 +193,11 @@ def _blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, Deri
 
 def _bytes(data: RecordedData, per_file: int, in_memory: int) -> dict[str, DerivedValue]:
     if data.library in ("numpy.npz", "numpy.load") and per_file == 1:
+        if data.library == "numpy.npz" and (sizes := _equal_arrays(data.reads)):
+            number = f"{len(sizes)} arrays of each file, in the order in which they were read"
+            return {
+                "dataset.sample.bytes": _recorded(sum(sizes), number), "dataset.arrays": _recorded(sizes, number),
+            }  # fmt: skip
         arrays = _array_bytes(data.reads)
         if arrays:
             return _sizes(arrays, "arrays that numpy read", "recorded")
@@ -219,6 +227,22 @@ def _array_bytes(reads: Sequence[Read]) -> list[int]:
         visits = min(counts.values())
         made.append(sum(size * (count // visits) for size, count in counts.items() if size * _LABEL >= max(counts)))
     return made
+
+
+def _equal_arrays(reads: Sequence[Read]) -> list[int]:
+    """Return the bytes of the arrays of a file in the order in which they are read, if all files have the same arrays,
+    and more than one of them, and if each visit to a file reads all of them. Otherwise return an empty list.
+    """
+    by_file: dict[tuple[Path, str], list[int]] = {}
+    for read in reads:
+        if read.size is not None:
+            by_file.setdefault((read.process, read.path), []).append(read.size)
+    first = next(iter(by_file.values()), [])
+    visits = min(Counter(first).values(), default=1)
+    arrays = first[: len(first) // visits]
+    is_same = all(len(sizes) % len(arrays) == 0 and sizes == arrays * (len(sizes) // len(arrays))
+                  for sizes in by_file.values())  # fmt: skip
+    return arrays if 2 <= len(arrays) <= _MOST_ARRAYS and min(arrays) > 0 and is_same else []
 
 
 def _of_table(data: RecordedData) -> dict[str, DerivedValue]:

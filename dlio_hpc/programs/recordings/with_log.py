@@ -82,7 +82,11 @@ def _unfit(keys: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> se
     """Return the keys that belong to another order, or to other samples, than those that were chosen."""
     samples = "dataset.samples_per_file"
     has_others = samples not in logged or keys[samples].value != logged[samples].value
-    unfit = {"reader.shuffle.block": not keys["reader.shuffle.samples"].value, "reader.reopen": has_others}
+    has_other_arrays = keys.get("dataset.arrays") != logged.get("dataset.arrays")
+    unfit = {
+        "reader.shuffle.block": not keys["reader.shuffle.samples"].value, "reader.reopen": has_others,
+        "reader.array_order": has_other_arrays, "reader.by_array": has_other_arrays,
+    }  # fmt: skip
     return {key for key, is_unfit in unfit.items() if is_unfit}
 
 
