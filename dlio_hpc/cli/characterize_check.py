@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dlio_hpc.programs.step_check import StepVerdict
 
 # Limits that keep the run short. They do not change the I/O of a step, because computation does no I/O and all epochs
-# do the same I/O.
-_MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
+# do the same I/O. Data in memory are read once, so the checkpoints of more epochs belong to one pass over them.
+_MOST_STEP_S, _MOST_EPOCHS, _MOST_EPOCHS_IN_MEMORY, _MOST_RANKS = 0.02, 2, 20, 4
 # Longest computation of a check run whose steps are compared with recorded ones.
 _MOST_COMPUTE_S = 60.0
 
@@ -63,8 +63,13 @@ def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> flo
         return min(asked_s, _MOST_STEP_S)
     share = min(1.0, dataset_size / max(whole.dataset.bytes_of(whole.dataset.samples), 1))
     ranks = min(_MOST_RANKS, character.log.job.ranks)
-    steps = share * rank_shares.steps_per_epoch(whole, ranks) * min(whole.train.epochs, _MOST_EPOCHS)
+    steps = share * rank_shares.steps_per_epoch(whole, ranks) * _epochs(whole)
     return asked_s if asked_s * steps <= _MOST_COMPUTE_S else min(asked_s, _MOST_STEP_S)
+
+
+def _epochs(whole: "Workload") -> int:
+    """Return the number of epochs of the check run."""
+    return min(whole.train.epochs, _MOST_EPOCHS_IN_MEMORY if whole.reader.load == "memory" else _MOST_EPOCHS)
 
 
 def _options(
@@ -75,7 +80,7 @@ def _options(
     size = whole.dataset.bytes_of(whole.dataset.samples)
     # Checkpoints are compared by their requests, which a recording does not have. They may be far larger than the data.
     without = () if character.has_requests else ("checkpoint=null",)
-    epochs = min(whole.train.epochs, _MOST_EPOCHS)
+    epochs = _epochs(whole)
     evaluation = _evaluation(character, whole, dataset_size, epochs)
     return Options(
         workload=str(workload),

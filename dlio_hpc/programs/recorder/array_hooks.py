@@ -39,7 +39,13 @@ def _archives(context: Context, module: ModuleType) -> None:
     def taken(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         size, length = amount(result)
         number = getattr(arguments[0], "_dlio_file", None)
-        context.recording.add("read", "numpy.npz", round(seconds, 7), number, size, length, None)
+        member = position(arguments[0], argument(arguments, keys, 1, "key"))
+        context.recording.add("read", "numpy.npz", round(seconds, 7), number, size, length, member)
+
+    def position(archive: Any, name: Any) -> "list[Any] | None":
+        """Return the position of an array in its archive, in the form of a place."""
+        names = getattr(archive, "files", None)
+        return [names.index(name), None, None] if type(name) is str and type(names) is list and name in names else None
 
     wrap(context, module.lib.npyio.NpzFile, "__getitem__", taken)
 

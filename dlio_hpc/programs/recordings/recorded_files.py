@@ -39,7 +39,8 @@ _TEMPORARY = ("/tmp/pymp-", "/tmp/tmp")
 class Read(NamedTuple):
     """A read, or an open without a read that could be recorded. library: empty for an open by Python. size: bytes of
     the result in memory; None for an open. rows: length of the first axis. place: array, first row, number of rows.
-    process: file of the recording of the process. is_first: whether the file was opened since its last read.
+    process: file of the recording of the process. is_first: whether the file was opened since its last read. member:
+    position of an array in an archive of NumPy; None if it is unknown.
     """
 
     time: float
@@ -51,6 +52,7 @@ class Read(NamedTuple):
     place: list[Any] | None
     process: Path
     is_first: bool = False
+    member: int | None = None
 
 
 class Arrays(NamedTuple):
@@ -212,12 +214,15 @@ def _reads(process: ProcessRecording) -> Iterable[Read]:
             opened.add(event.values[0])
         if event.kind == "read" and event.values[2] is not None:
             library, seconds, number, size, rows, place = event.values
+            member = None
             if place and library == "h5py":
                 place = [names.get(place[0], ""), *place[1:]]
+            elif place and library == "numpy.npz":
+                member, place = place[0], None
             kind = "PIL" if library.startswith("PIL.") else library
             path, is_first = process.files[number], number in opened
             opened.discard(number)
-            yield Read(event.time, seconds, kind, path, size, rows, place, process.path, is_first)
+            yield Read(event.time, seconds, kind, path, size, rows, place, process.path, is_first, member)
         elif event.kind == "map" and event.values[1] is not None:
             kind, path = f"{event.values[0]} map", process.files[event.values[1]]
             yield Read(event.time, 0.0, kind, path, event.values[2], None, None, process.path, True)

@@ -15,7 +15,7 @@ from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.recordings import recorded_checkpoints, recorded_files, recorded_training
 from dlio_hpc.programs.recordings.own_loop import OwnLoop
-from dlio_hpc.programs.recordings.recorded_files import Read, RecordedData
+from dlio_hpc.programs.recordings.recorded_files import Arrays, Read, RecordedData
 from dlio_hpc.programs.recordings.recorded_program import (
     Pass,
     RankRecording,
@@ -32,6 +32,8 @@ _EVEN, _LABEL = 0.001, 64
 _LONG = 8
 # Largest number of arrays in a file that a workload lists.
 _MOST_ARRAYS = 64
+# Largest compression ratio of a workload.
+_MOST_RATIO = 20
 # Number of reads of a row group in a pass, from which on its rows do not stay together.
 _TWICE = 1.5
 # Keys that a recording shows without a loader, too.
@@ -193,11 +195,8 @@ def _blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, Deri
 
 def _bytes(data: RecordedData, per_file: int, in_memory: int) -> dict[str, DerivedValue]:
     if data.library in ("numpy.npz", "numpy.load") and per_file == 1:
-        if data.library == "numpy.npz" and (sizes := _equal_arrays(data.reads)):
-            number = f"{len(sizes)} arrays of each file, in the order in which they were read"
-            return {
-                "dataset.sample.bytes": _recorded(sum(sizes), number), "dataset.arrays": _recorded(sizes, number),
-            }  # fmt: skip
+        if data.library == "numpy.npz" and (equal := _equal_arrays(data.reads)):
+            return equal
         arrays = _array_bytes(data.reads)
         if arrays:
             return _sizes(arrays, "arrays that numpy read", "recorded")
@@ -229,20 +228,33 @@ def _array_bytes(reads: Sequence[Read]) -> list[int]:
     return made
 
 
-def _equal_arrays(reads: Sequence[Read]) -> list[int]:
-    """Return the bytes of the arrays of a file in the order in which they are read, if all files have the same arrays,
-    and more than one of them, and if each visit to a file reads all of them. Otherwise return an empty list.
+def _equal_arrays(reads: Sequence[Read]) -> dict[str, DerivedValue]:
+    """Return the keys of the arrays of a file if all files have the same arrays, and more than one of them, and if each
+    visit to a file reads all of them. Otherwise return an empty dict.
     """
-    by_file: dict[tuple[Path, str], list[int]] = {}
+    by_file: dict[tuple[Path, str], list[tuple[int, int | None]]] = {}
     for read in reads:
-        if read.size is not None:
-            by_file.setdefault((read.process, read.path), []).append(read.size)
+        if read.size:
+            by_file.setdefault((read.process, read.path), []).append((read.size, read.member))
     first = next(iter(by_file.values()), [])
-    visits = min(Counter(first).values(), default=1)
-    arrays = first[: len(first) // visits]
-    is_same = all(len(sizes) % len(arrays) == 0 and sizes == arrays * (len(sizes) // len(arrays))
-                  for sizes in by_file.values())  # fmt: skip
-    return arrays if 2 <= len(arrays) <= _MOST_ARRAYS and min(arrays) > 0 and is_same else []
+    count = len(first) // min(Counter(first).values(), default=1)
+    arrays = first[:count]
+    if not 2 <= count <= _MOST_ARRAYS or any(listed != _repeated(arrays, len(listed)) for listed in by_file.values()):
+        return {}
+    members = [member for _, member in arrays if member is not None]
+    places = sorted(range(count), key=members.__getitem__) if len(set(members)) == count else list(range(count))
+    evidence = f"{count} arrays of each file"
+    sizes = [arrays[place][0] for place in places]
+    keys = {"dataset.sample.bytes": _recorded(sum(sizes), evidence), "dataset.arrays": _recorded(sizes, evidence)}
+    if places == sorted(places):
+        return keys
+    order = [places.index(place) for place in range(count)]
+    return keys | {"reader.array_order": _recorded(order, "order of the reads of a file")}
+
+
+def _repeated(items: list[Any], length: int) -> list[Any]:
+    """Return a list of `length` elements that repeats `items`."""
+    return (items * (-(-length // len(items))))[:length]
 
 
 def _of_table(data: RecordedData) -> dict[str, DerivedValue]:
@@ -277,7 +289,17 @@ def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
         keys["dataset.chunk"] = _recorded(size, f"chunks of shape {arrays.chunks}")
         if arrays.compression in ("gzip", "lzf"):
             keys["dataset.compression"] = _recorded(arrays.compression, "filter of the array")
+            keys |= _ratio(arrays, data)
     return keys
+
+
+def _ratio(arrays: Arrays, data: RecordedData) -> dict[str, DerivedValue]:
+    """Return the compression ratio of the contents: bytes of the arrays, divided by those of the files."""
+    whole, stored = sum(map(math.prod, arrays.shapes)) * arrays.itemsize, sum(data.sizes)
+    if not stored or not 1 < whole / stored <= _MOST_RATIO:
+        return {}
+    evidence = f"arrays of {format_size(whole)} in {format_size(stored)} of files"
+    return {"dataset.compression_ratio": _recorded(round(whole / stored, 3), evidence, "medium")}
 
 
 def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:

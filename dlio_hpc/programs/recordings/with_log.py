@@ -14,6 +14,7 @@ _OF_REQUESTS = (
 # Keys that belong together: all are taken from one source.
 _GEOMETRY = (
     "dataset.samples_per_file", "dataset.sample.", "dataset.arrays", "dataset.row_group", "reader.batch_size",
+    "reader.array_order", "reader.by_array",
 )  # fmt: skip
 # Key of the size of a sample, and share of it below which requests are smaller.
 _SIZE, _LESS = "dataset.sample.bytes", 0.95
@@ -82,11 +83,7 @@ def _unfit(keys: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> se
     """Return the keys that belong to another order, or to other samples, than those that were chosen."""
     samples = "dataset.samples_per_file"
     has_others = samples not in logged or keys[samples].value != logged[samples].value
-    has_other_arrays = keys.get("dataset.arrays") != logged.get("dataset.arrays")
-    unfit = {
-        "reader.shuffle.block": not keys["reader.shuffle.samples"].value, "reader.reopen": has_others,
-        "reader.array_order": has_other_arrays, "reader.by_array": has_other_arrays,
-    }  # fmt: skip
+    unfit = {"reader.shuffle.block": not keys["reader.shuffle.samples"].value, "reader.reopen": has_others}
     return {key for key, is_unfit in unfit.items() if is_unfit}
 
 
