@@ -7,6 +7,7 @@ import pytest
 
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.cli import characterize_check
+from dlio_hpc.config import workload
 from dlio_hpc.plan.options import Options
 from dlio_hpc.programs import emulated_steps
 from dlio_hpc.programs.recordings import recorded_character, recording_files
@@ -360,3 +361,9 @@ def test_an_empty_table_or_array_gives_an_accepted_workload(tmp_path: Path, libr
             events.add("step", "SGD", after=0.5)
         events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
     accepted_workload.write(_one(tmp_path, events), "x")
+
+
+@pytest.mark.parametrize(("load", "epochs"), [("on_demand", 2), ("memory", 7)])
+def test_a_check_of_data_in_memory_has_the_checkpoints_of_all_epochs(load: str, epochs: int) -> None:
+    made = workload.load("demo", (f"reader.load={load}", "train.epochs=7"))
+    assert characterize_check._epochs(made) == epochs

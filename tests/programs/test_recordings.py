@@ -1143,3 +1143,60 @@ def test_passes_of_another_loader_without_steps_are_evaluation(tmp_path: Path) -
     evaluation = workload.load(str(path)).evaluation
     assert evaluation is not None
     assert (evaluation.files, evaluation.every_epochs) == (3, 2)
+
+
+def _of_archives(folder: Path, visit: list[tuple[int, list[int | None] | None]], other: int = 0) -> dict[str, Any]:
+    """Return the keys of a program that reads two epochs of six archives. visit: size and place of each array that it
+    reads of an archive. other: bytes that the last array of the last archive has more.
+    """
+    events = Events(folder)
+    for number in range(6):
+        events.add("file", number, f"/data/{number}.npz", 100_000)
+    for epoch in ([3, 1, 5, 0, 2, 4], [5, 4, 1, 3, 0, 2]):
+        for number in epoch:
+            events.add("open", number, 0, after=0.1)
+            for size, place in visit:
+                more = other if number == 5 and (size, place) == visit[-1] else 0
+                events.add("read", "numpy.npz", 0.01, number, size + more, 9, place)
+            events.add("step", "SGD", after=0.5)
+    return _one(folder, events).derived.keys
+
+
+@pytest.mark.parametrize(
+    ("places", "arrays", "order"),
+    [
+        ([None, None, None], [3000, 60_000, 24], None),
+        ([[0, None, None], [2, None, None], [3, None, None]], [3000, 60_000, 24], None),
+        ([[3, None, None], [0, None, None], [2, None, None]], [60_000, 24, 3000], [2, 0, 1]),
+    ],
+)
+def test_arrays_of_an_archive_are_those_of_a_sample(
+    tmp_path: Path, places: Any, arrays: list[int], order: list[int] | None
+) -> None:
+    keys = _of_archives(tmp_path, list(zip([3000, 60_000, 24], places, strict=True)))
+    assert (keys["dataset.arrays"].value, keys["dataset.sample.bytes"].value) == (arrays, 63_024)
+    assert ("reader.array_order" in keys) is (order is not None)
+    if order is not None:
+        assert keys["reader.array_order"].value == order
+
+
+def test_archives_with_different_arrays_or_one_have_no_list_of_them(tmp_path: Path) -> None:
+    several: list[tuple[int, list[int | None] | None]] = [(3000, None), (60_000, None)]
+    assert "dataset.arrays" not in _of_archives(tmp_path / "a", several, other=8)
+    assert "dataset.arrays" not in _of_archives(tmp_path / "b", several[:1])
+
+
+@pytest.mark.parametrize(("stored", "ratio"), [(96_000, 1.25), (120_000, None), (5000, None)])
+def test_compressed_arrays_have_the_ratio_of_their_files(tmp_path: Path, stored: int, ratio: float | None) -> None:
+    """Two files have 40 and 80 rows of 1000 bytes. A ratio above 20 is not possible in a workload."""
+    events = Events(tmp_path)
+    for number, share in ((0, 3), (1, 2)):
+        events.add("file", number, f"/data/{number}.h5", stored * share // 5)
+        events.add("array", number, number, [40 * (number + 1), 250], 4, [8, 250], "gzip", "float32")
+    for _ in range(2):
+        for number, row in ((0, 8), (1, 48), (0, 24), (1, 0)):
+            events.add("read", "h5py", 0.01, number, 8000, 8, [number, row, 8], after=0.1)
+            events.add("step", "SGD", after=0.5)
+    keys = _one(tmp_path, events).derived.keys
+    assert keys["dataset.compression"].value == "gzip"
+    assert (keys["dataset.compression_ratio"].value if "dataset.compression_ratio" in keys else None) == ratio

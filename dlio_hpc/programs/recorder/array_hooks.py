@@ -45,7 +45,10 @@ def _archives(context: Context, module: ModuleType) -> None:
     def position(archive: Any, name: Any) -> "list[Any] | None":
         """Return the position of an array in its archive, in the form of a place."""
         names = getattr(archive, "files", None)
-        return [names.index(name), None, None] if type(name) is str and type(names) is list and name in names else None
+        if type(name) is not str or type(names) is not list:
+            return None
+        short = name[:-4] if name.endswith(".npy") and name not in names else name
+        return [names.index(short), None, None] if short in names else None
 
     wrap(context, module.lib.npyio.NpzFile, "__getitem__", taken)
 
