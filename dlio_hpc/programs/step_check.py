@@ -49,8 +49,8 @@ class StepVerdict(Struct, frozen=True):
     """Verdict on the steps of a check run."""
 
     outcome: Outcome
-    """pass, fail, or incomplete if none of the judged figures differs, but fewer than two are known, or the data of the
-    program are in doubt.
+    """pass, fail, or incomplete if none of the judged figures differs, but the bytes or all others are unknown, or the
+    data of the program are in doubt.
     """
     tolerance: float
     """Smallest ratio of the smaller to the larger value that passes."""
@@ -77,7 +77,8 @@ def judge(program: StepProfile, run: StepProfile, tolerance: float) -> StepVerdi
         _factor("wait_s", program.wait_s, run.wait_s),
     )
     known = [factor for factor in factors if factor.is_judged and factor.apart is not None]
-    outcome: Outcome = "pass" if len(known) >= _LEAST and not program.doubt else "incomplete"
+    has_bytes = any(factor.name == "bytes" for factor in known)
+    outcome: Outcome = "pass" if len(known) >= _LEAST and has_bytes and not program.doubt else "incomplete"
     if any(_differs(factor, tolerance) for factor in known):
         outcome = "fail"
     return StepVerdict(outcome, tolerance, factors, program.doubt)

@@ -583,3 +583,11 @@ def test_a_table_that_each_rank_loads_before_a_long_computation_is_possible_trai
     made = characterize.load([_log(tmp_path / "x.darshan", calls, 4, traced, seconds=seconds)], None, False)
     assert made.derived.against
     assert ("training on data in memory is possible (all data were read once" in made.derived.against[0]) == is_possible
+
+
+def test_files_of_the_recorder_are_none_of_the_program(tmp_path: Path) -> None:
+    path = "/home/me/rec/processes/node7/4711-1795827954193606802.jsonl"
+    calls = [*_loads([[0, 1, 2, 2, 0, 1, 1, 2, 0]]), Call(0, path, 0, 51, 0.05, write=True)]
+    made = _character(_log(tmp_path / "x.darshan", calls, ranks=1), force=True)
+    assert path not in {role.file.path for role in made.derived.roles}
+    assert len(made.derived.roles) == 3

@@ -99,7 +99,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
         return Path("the-job")
 
     monkeypatch.setattr(characterize_check, "_submit", submit)
-    monkeypatch.setattr(emulated_steps, "of_job", lambda *rest: StepProfile(7, None, 0.5, None))
+    monkeypatch.setattr(emulated_steps, "of_job", lambda *rest: StepProfile(7, 0, 0.5, None))
     return made
 
 
@@ -220,7 +220,9 @@ def test_a_check_of_data_in_doubt_is_no_verdict(tmp_path: Path, run: Run, asked:
     assert run("dlio-hpc", "characterize", right, "--check").code == 0
     done = run("dlio-hpc", "characterize", doubted, "--check")
     assert done.code == 7
-    assert done.out.startswith("Not measured: the data of the program are not known: the batches of a pass hold 2.0")
+    assert done.out.startswith(
+        "Not measured: the check run may read other data than the program: the batches of a pass hold 2.0"
+    )
     assert len(asked) == 2
 
 

@@ -22,7 +22,7 @@ from dlio_hpc.programs.recordings import (
     tensorflow_pipelines,
 )
 from dlio_hpc.programs.recordings.recorded_program import Pass, PipelineStage
-from dlio_hpc.programs.reports import workload_yaml
+from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 from tests.support import characters, fidelity
 from tests.support.places import ROOT
 
@@ -1200,3 +1200,100 @@ def test_compressed_arrays_have_the_ratio_of_their_files(tmp_path: Path, stored:
     keys = _one(tmp_path, events).derived.keys
     assert keys["dataset.compression"].value == "gzip"
     assert (keys["dataset.compression_ratio"].value if "dataset.compression_ratio" in keys else None) == ratio
+
+
+def _in_files(events: Events, orders: list[list[int]], follow: int, **settings: Any) -> None:
+    """Add passes of batches of 3 samples of 21, each in a file of its own, in these orders. follow: number of samples
+    that follow the one before by number, of 20 pairs.
+    """
+    events.add("loader", 0, _SETTINGS | settings)
+    for order in orders:
+        events.add("pass", 0, 0.0)
+        for at, number in enumerate(order):
+            events.add("open", number, 0)
+            if at % 3 == 2:
+                events.add("batch", 0, 0.25, 3, 3000, after=0.25)
+                events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, follow, 12, order[:8]])
+
+
+@pytest.mark.parametrize(
+    ("order", "follow", "files", "confidence"),
+    [
+        (list(range(21)), 20, False, "recorded"),
+        (list(range(21)), 9, True, "recorded"),
+        ([at * 8 % 21 for at in range(21)], 20, True, "medium"),
+    ],
+)
+def test_a_dataset_that_reads_its_files_in_another_order_than_the_sampler_is_noticed(
+    tmp_path: Path, order: list[int], follow: int, files: bool, confidence: str
+) -> None:
+    events = Events(tmp_path)
+    _files(events, 21)
+    _in_files(events, [order, order], follow)
+    value = _one(tmp_path, events).derived.keys["reader.shuffle.files"]
+    assert (value.value, value.confidence) == (files, confidence)
+
+
+@pytest.mark.parametrize("opens", [21, 7])
+def test_batches_of_neighbours_are_blocks_and_opens_are_counted(tmp_path: Path, opens: int) -> None:
+    """A file of 21 samples is read in batches of 3 neighbours in random order."""
+    events = Events(tmp_path)
+    events.add("file", 0, "/data/all.bin", 21_000)
+    events.add("loader", 0, _SETTINGS | {"sampler": "BatchSampler"})
+    for order in ([2, 0, 1, 6, 5, 3, 4], [4, 2, 6, 0, 1, 3, 5]):
+        events.add("pass", 0, 0.0)
+        for _ in order:
+            for _ in range(opens // 7):
+                events.add("open", 0, 0)
+            events.add("batch", 0, 0.25, 3, 3000, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 14, 16, [3 * order[0]]])
+    keys = _one(tmp_path, events).derived.keys
+    assert [keys[f"reader.shuffle.{name}"].value for name in ("files", "samples", "block")] == [False, True, 3]
+    assert ("reader.reopen" in keys) is (opens == 21)
+    accepted_workload.write(recorded_character.load(tmp_path), "blocks")
+
+
+@pytest.mark.parametrize(("others", "is_missing"), [(1, False), (14, True)])
+def test_reads_of_other_data_are_missing_in_the_workload(tmp_path: Path, others: int, is_missing: bool) -> None:
+    """Each sample has a file of its own, and a label in another file."""
+    events = Events(tmp_path)
+    _files(events, 21)
+    events.add("file", 30, "/data/labels.idx", 84)
+    events.add("loader", 0, _SETTINGS)
+    for number in range(2):
+        events.add("pass", 0, 0.0)
+        for at in range(21):
+            events.add("open", at, 0)
+            if number * 21 + at < others:
+                events.add("open", 30, 0)
+            if at % 3 == 2:
+                events.add("batch", 0, 0.25, 3, 3000, after=0.25)
+                events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+    made = _one(tmp_path, events)
+    assert made.derived.keys["dataset.files"].value == 21
+    assert made.steps is not None
+    assert made.steps.doubt == (
+        f"{others} reads and opens of other data in the passes, such as /data/labels.idx, are not in the workload"
+        if is_missing else ""
+    )  # fmt: skip
+
+
+def test_values_that_give_another_number_of_steps_are_not_recorded(tmp_path: Path) -> None:
+    """Batches of a token bucket have 1 and 5 samples, so that most have not the mean number."""
+    events = Events(tmp_path)
+    _files(events, 21)
+    events.add("loader", 0, _SETTINGS | {"batch_size": None, "samples": 21})
+    for _ in range(2):
+        events.add("pass", 0, 0.0)
+        for at, size in enumerate([1, 1, 1, 5, 1, 5, 7]):
+            for number in range(3 * at, 3 * at + 3):
+                events.add("open", number, 0)
+            events.add("batch", 0, 0.25, size, 1000 * size, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+    keys = _one(tmp_path, events).derived.keys
+    assert keys["reader.batch_size"].confidence == keys["train.epochs"].confidence == "medium"
+    assert keys["train.epochs"].evidence.endswith("the program took 14 batches, with these values 42")

@@ -87,6 +87,9 @@ def test_one_figure_that_agrees_is_no_verdict_but_one_that_differs_is() -> None:
     assert _judged(program=alone, steps=80).outcome == "fail"
     assert _judged(program=alone._replace(bytes=600_000)).outcome == "pass"
     assert _judged(program=StepProfile(None, None, None, None)).outcome == "incomplete"
+    without = _judged(program=StepProfile(40, None, 0.02, 0.002), compute_s=0.02)
+    assert without.outcome == "incomplete"
+    assert "without the bytes of a step, data are not compared" in _line(without)
 
 
 @pytest.fixture

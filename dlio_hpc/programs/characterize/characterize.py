@@ -22,6 +22,9 @@ _SAME = 0.9
 # Smallest share of the bytes of a dataset, through STDIO or from files of the program itself, that is worth a note.
 _LITTLE = 0.01
 
+# Files that the recorder of dlio-hpc writes (recorder/recording.py), which are none of the program.
+_OF_RECORDER = re.compile(r"/processes/[^/]+/\d+-\d{16,}\.jsonl$")
+
 
 class Character(NamedTuple):
     """Characterisation of one program. log: log of the program, merged from the logs at `paths`. nodes: number of nodes
@@ -65,7 +68,7 @@ def of_logs(
     log = merged_program.merge(logs)
 
     def wanted(path: str) -> bool:
-        return only is None or re.search(only, path) is not None
+        return _OF_RECORDER.search(path) is None and (only is None or re.search(only, path) is not None)
 
     trace = log.traced.get("DXT_POSIX")
     is_usable = trace is not None and len(trace.segments) > 0 and _is_whole(faults)

@@ -15,6 +15,8 @@ _SHARE, _LEAST_OF_STEP = 0.25, 512
 _LEAST = 1 << 20
 # Share of the dataset that a program reads before its first pass if it keeps the data in memory.
 _READ = 0.5
+# Share of the reads, and of their bytes, that a workload may lack.
+_FEW, _SMALL = 0.1, 0.01
 # Most bytes in memory for a byte of a file: a pixel of one byte becomes three numbers of four bytes. Images that are
 # decoded for each batch have many pixels in a byte.
 _WIDEST, _MOST_DECODED = 12, 256
@@ -42,6 +44,21 @@ def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) 
     if small or counted or not data.is_memory:
         return small
     return _unread(program, made, data) or _single_pass(program, made, data)
+
+
+def missing(made: RecordedTraining, data: RecordedData) -> str:
+    """Return what the workload lacks of the data of the program; empty if it has all."""
+    others = len(made.other_loaders) + len(made.beside_it)
+    if others:
+        return f"{others} other loader(s) of training are not in the workload"
+    beside = data.beside
+    if beside is None or (
+        beside.reads <= _FEW * beside.of_data and beside.bytes <= _SMALL * max(beside.bytes_of_data, 1)
+    ):
+        return ""
+    return (
+        f"{beside.reads:,} reads and opens of other data in the passes, such as {beside.path}, are not in the workload"
+    )
 
 
 def notable_reads(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> int:

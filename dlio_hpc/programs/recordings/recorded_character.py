@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
@@ -34,6 +35,9 @@ _OWN_LOOP = (
     "from the times of its reads"
 )
 
+# Bytes of a step, divided by those of a batch of samples, that leave the size of a sample sure.
+_LEAST_OF_STEP, _MOST_OF_STEP = 0.7, 1.4
+
 
 def load(folder: Path, is_forced: bool = False) -> Character:
     """Characterise the program of a recording. is_forced: True to derive a workload even if the recording does not show
@@ -55,9 +59,14 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     if made is not None and data is not None and keys:
         keys["reader.load"] = doubted_data.load(program, made, data, keys["reader.load"])
         steps = recorded_steps.of(program, made, data, keys["reader.load"].value == "memory")
+        keys.update(_other_sizes(data, keys, steps.bytes))
+        missing = doubted_data.missing(made, data)
         if steps.doubt:
             notes.append(steps.doubt)
             keys.update(_doubted(keys))
+        elif missing:
+            notes.append(missing)
+            steps = steps._replace(doubt=missing)
     return Character(log, [folder], len(nodes), derived, notes, lambda _: True, True, steps)
 
 
@@ -65,6 +74,21 @@ def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the keys of the dataset, and its load, with the confidence of a dataset that is in doubt."""
     return {
         key: value.at_most("low") for key, value in keys.items() if key.startswith("dataset.") or key == "reader.load"
+    }
+
+
+def _other_sizes(data: RecordedData, keys: Mapping[str, DerivedValue], read: float | None) -> dict[str, DerivedValue]:
+    """Return the size of a sample, less sure, if the kernel counted another number of bytes for a step of whole files.
+    read: this number; None if it is unknown.
+    """
+    name = "dataset.sample.bytes"
+    if read is None or name not in keys or data.arrays is not None or keys["reader.load"].value == "memory":
+        return {}
+    batch = keys["reader.batch_size"].value * keys[name].value
+    if _LEAST_OF_STEP * batch <= read <= _MOST_OF_STEP * batch:
+        return {}
+    return {
+        name: keys[name].at_most("medium", f"a step read {format_size(round(read))}, a batch has {format_size(batch)}")
     }
 
 

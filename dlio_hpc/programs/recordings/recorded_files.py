@@ -14,6 +14,8 @@ from dlio_hpc.programs.recordings import tensorflow_pipelines
 from dlio_hpc.programs.recordings.recorded_program import RankRecording, stages_of
 from dlio_hpc.programs.recordings.recording_files import Event, ProcessRecording
 
+# An array that has fewer bytes than the others of its file by this factor is a label.
+_LABEL = 64
 # Formats by the library that reads, and by the ending of files that Python itself opens.
 _LIBRARIES = {
     "h5py": "hdf5", "numpy.npz": "npz", "numpy.load": "raw", "numpy.fromfile": "raw", "pandas.read_csv": "csv",
@@ -67,12 +69,26 @@ class Arrays(NamedTuple):
     compression: str | None
 
 
+class Beside(NamedTuple):
+    """Reads in the passes of the training that are none of its dataset. reads: number of reads and opens. bytes: of
+    their results, as far as they are known. of_data: the same number of the dataset. bytes_of_data: bytes of its
+    results. path: file that was read most often.
+    """
+
+    reads: int
+    bytes: int
+    of_data: int
+    bytes_of_data: int
+    path: str
+
+
 class RecordedData(NamedTuple):
     """Dataset of a program. library: that reads most of it; empty: Python. format: value of `dataset.format`. files:
     size by path; None if unknown. reads: of the dataset in the order of time, of all ranks. is_memory: whether it was
     read before the first pass. arrays: of the array from which most was read, if h5py reads. rows: number of rows by
     file, where the file itself says so. made: number of files that the program wrote before the first pass. is_mapped:
     whether the files were read through memory maps. form: what the files are if no format of a workload is like them.
+    beside: other reads in the passes; None if there are none.
     """
 
     library: str
@@ -85,6 +101,7 @@ class RecordedData(NamedTuple):
     made: int = 0
     is_mapped: bool = False
     form: str = ""
+    beside: Beside | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -140,7 +157,24 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     return RecordedData(
         library, kind, paths, kept, is_memory, _arrays(processes, kept, array), _rows(processes, paths),
         len(made & set(paths)), library in _MAPS, _foreign(library, next(iter(paths)), processes),
+        _beside(inside, kept),
     )  # fmt: skip
+
+
+def _beside(reads: Sequence[Read], kept: Sequence[Read]) -> Beside | None:
+    """Return what was read besides the dataset. An array of the same file that is far smaller than the others is a
+    label. kept: reads of the dataset.
+    """
+    chosen, paths = {id(read) for read in kept}, {read.path for read in kept}
+    of_data = sum(read.size or 0 for read in kept)
+    others = [read for read in reads if id(read) not in chosen and read.library != "zarr"]  # its chunks are files
+    labels = [read for read in others if read.path in paths]
+    if sum(read.size or 0 for read in labels) * _LABEL < of_data:
+        others = [read for read in others if read.path not in paths]
+    if not others:
+        return None
+    usual = Counter(read.path for read in others).most_common(1)[0][0]
+    return Beside(len(others), sum(read.size or 0 for read in others), len(kept), of_data, usual)
 
 
 def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -7,13 +7,12 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
-from dlio_hpc.programs.recordings import recorded_checkpoints, recorded_files, recorded_training
+from dlio_hpc.programs.recordings import recorded_checkpoints, recorded_files, recorded_order, recorded_training
 from dlio_hpc.programs.recordings.own_loop import OwnLoop
 from dlio_hpc.programs.recordings.recorded_files import Arrays, Read, RecordedData
 from dlio_hpc.programs.recordings.recorded_program import (
@@ -24,18 +23,15 @@ from dlio_hpc.programs.recordings.recorded_program import (
 from dlio_hpc.programs.recordings.recorded_training import RecordedTraining
 from dlio_hpc.programs.recordings.tensorflow_pipelines import Pipeline
 
-# Share of pairs of samples that follow each other, from which on an order is the order of the dataset.
-_IN_ORDER = 0.9
 # Sizes that differ by less than this share are equal. An array smaller than the largest by this factor is a label.
 _EVEN, _LABEL = 0.001, 64
-# Number of samples from which on two random orders that begin alike are the same.
-_LONG = 8
+# Share by which the batches of the workload may differ from those of the program, and share of the bytes of the passes
+# that the dataset must have.
+_CONSISTENT, _IN_WHOLE = 0.05, 0.99
 # Largest number of arrays in a file that a workload lists.
 _MOST_ARRAYS = 64
 # Largest compression ratio of a workload.
 _MOST_RATIO = 20
-# Number of reads of a row group in a pass, from which on its rows do not stay together.
-_TWICE = 1.5
 # Keys that a recording shows without a loader, too.
 _SURE: dict[str, Confidence] = {
     "dataset.format": "recorded",
@@ -48,7 +44,7 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
     """Return the keys of the workload. made: the training. data: its dataset."""
     in_memory = [batch.bytes / max(batch.samples or 1, 1) for batch in made.batches]
     keys = _dataset(program, _distinct(program, made), data, round(statistics.median(in_memory or [0])))
-    keys |= _reader(program, made, data)
+    keys |= _reader(program, made, data, keys["dataset.samples_per_file"].value)
     if made.per_item > 1:
         keys |= _of_items(keys, made.per_item)
     if not data.library and keys["dataset.format"].value == "raw" and keys["dataset.samples_per_file"].value > 1:
@@ -56,10 +52,50 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
         keys["reader.mode"] = _recorded("posix", reason, "medium")
     keys["compute.time"] = _compute(made)
     keys |= _epochs(made)
-    keys |= _blocks(keys, data)
+    keys |= recorded_order.blocks(keys, data) | recorded_order.reopened(keys, data, _used(made))
     keys |= _evaluation(program, made, keys)
+    keys |= _inconsistent(program, made, keys) | _incomplete(data, keys) | _endless(made, keys)
     ends = list(itertools.accumulate(one.steps for one in made.passes[0]))
     return keys | _in_batches(made, recorded_checkpoints.keys_of(program, int(keys["train.epochs"].value), ends))
+
+
+def _used(made: RecordedTraining) -> int:
+    """Return the number of samples in all batches of all ranks."""
+    return sum(batch.samples or 0 for batch in made.batches)
+
+
+def _inconsistent(
+    program: RecordedProgram, made: RecordedTraining, keys: Mapping[str, DerivedValue]
+) -> dict[str, DerivedValue]:
+    """Return the keys of which one must be wrong, because together they give another number of steps than the program
+    made; an empty dict if they give the same.
+    """
+    names = ("dataset.files", "dataset.samples_per_file", "reader.batch_size", "train.epochs", "train.steps")
+    files, per_file, batch, epochs, steps = (keys[name].value for name in names)
+    ranks = len(program.ranks) if keys["reader.shard"].value else 1
+    planned = epochs * (steps or files * per_file / ranks / batch)
+    recorded = statistics.median(sum(len(one.batches) for one in passes) for passes in made.passes)
+    if abs(planned - recorded) <= max(epochs, _CONSISTENT * recorded):
+        return {}
+    doubt = f"the program took {recorded:,.0f} batches, with these values {planned:,.0f}"
+    return {name: keys[name].at_most("medium", doubt) for name in names}
+
+
+def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the keys that a pipeline without an end leaves less sure: its passes over the files are not told apart."""
+    if made.pipeline is None or made.pipeline.repeats is not None:
+        return {}
+    names = ("dataset.samples_per_file", "train.epochs", "train.steps")
+    return {name: keys[name].at_most("medium", "the pipeline repeats its files without an end") for name in names}
+
+
+def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
+    """Return the size of a sample, less sure, if other reads in the passes are left out; an empty dict if none are."""
+    beside, name = data.beside, "dataset.sample.bytes"
+    if beside is None or name not in keys or beside.bytes <= (1 - _IN_WHOLE) * beside.bytes_of_data:
+        return {}
+    doubt = f"{format_size(beside.bytes)} of other reads in the passes are left out, such as those of {beside.path}"
+    return {name: keys[name].at_most("medium", doubt)}
 
 
 def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
@@ -178,21 +214,6 @@ def _row_group(data: RecordedData) -> dict[str, DerivedValue]:
     return {"dataset.row_group": _recorded(usual, f"{count:,} of {total:,} row groups that were read")}
 
 
-def _blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the number of samples that stay together in a random order: those of a row group of Parquet, if each was
-    read about once in a pass.
-    """
-    group = keys.get("dataset.row_group")
-    if group is None or group.value < 2 or not keys["reader.shuffle.samples"].value:
-        return {}
-    times = Counter((read.path, str(read.place)) for read in data.reads if read.library == "pyarrow.row_group")
-    passes = keys["train.epochs"].value
-    if times.total() > _TWICE * passes * len(times):
-        return {}
-    evidence = f"{len(times):,} row groups were read {times.total():,} times in {passes} pass(es), with all their rows"
-    return {"reader.shuffle.block": DerivedValue(group.value, weaker(group.confidence, "medium"), evidence)}
-
-
 def _bytes(data: RecordedData, per_file: int, in_memory: int) -> dict[str, DerivedValue]:
     if data.library in ("numpy.npz", "numpy.load") and per_file == 1:
         if data.library == "numpy.npz" and (equal := _equal_arrays(data.reads)):
@@ -302,7 +323,10 @@ def _ratio(arrays: Arrays, data: RecordedData) -> dict[str, DerivedValue]:
     return {"dataset.compression_ratio": _recorded(round(whole / stored, 3), evidence, "medium")}
 
 
-def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
+def _reader(
+    program: RecordedProgram, made: RecordedTraining, data: RecordedData, per_file: int
+) -> dict[str, DerivedValue]:
+    """Return the keys of the reader. per_file: samples of a file."""
     settings, batches = made.settings, made.batches
     lengths = Counter(batch.samples for batch in batches if batch.samples)
     size = (settings.get("batch_size") or 0) * made.per_item or (lengths.most_common(1)[0][0] if lengths else None)
@@ -313,7 +337,8 @@ def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData
     held = round(statistics.median([batch.bytes for batch in batches] or [0]))
     in_memory = f", {format_size(held)} in memory" if held else ""
     # A loader does not show what an iterable dataset of the program's own reads ahead, and how Python's files are read.
-    own: Confidence = "medium" if settings.get("is_iterable") else "recorded"
+    is_known = "library" in settings or made.pipeline is not None
+    own: Confidence = "medium" if settings.get("is_iterable") or not is_known else "recorded"
     keys = {
         "reader.mode": _recorded(
             "framework", f"read through {data.library or 'Python'}", "recorded" if data.library else "medium"
@@ -325,7 +350,9 @@ def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData
             size, f"{name}: {len(batches):,} batches, most of {size:,} samples{in_memory}",
             "medium" if len({one.loader for passes in made.passes for one in passes}) > 1 else "recorded",
         ),
-        "reader.read_threads": _recorded(max(1, workers), f"{name}: {workers} worker(s)"),
+        "reader.read_threads": _recorded(
+            max(1, workers), f"{name}: {workers} worker(s)", "recorded" if is_known else "medium"
+        ),
         "reader.prefetch": _recorded(ahead, f"{name}: {workers} worker(s), prefetch_factor {factor}", own),
         "reader.shard": _recorded(_is_sharded(program, made), f"{_samples(made):,} samples of all ranks in a pass"),
     }  # fmt: skip
@@ -335,7 +362,7 @@ def _reader(program: RecordedProgram, made: RecordedTraining, data: RecordedData
         keys |= _of_pipeline(made.pipeline, name)
     if settings.get("drop_last"):
         keys["reader.drop_last"] = _recorded(True, f"{name}: drop_last")
-    return keys | _order(made, data)
+    return keys | recorded_order.of_loader(made, data, per_file)
 
 
 def _load(made: RecordedTraining, data: RecordedData) -> DerivedValue:
@@ -369,67 +396,6 @@ def _of_pipeline(pipeline: Pipeline, name: str) -> dict[str, DerivedValue]:
     if pipeline.interleave is not None:
         keys["reader.interleave"] = _recorded(pipeline.interleave, "cycle_length of interleave")
     return keys
-
-
-def _order(made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
-    if made.pipeline is not None:
-        return {
-            "reader.shuffle.files": _recorded(made.pipeline.shuffles_files, "order of the names in the pipeline"),
-            "reader.shuffle.samples": _recorded(
-                False,
-                "samples are read in the order of their file",
-                "medium" if made.pipeline.shuffles_samples else "recorded",
-            ),
-        }
-    orders = [one.order for passes in made.passes for one in passes if one.order and one.order[0] > 1]
-    per_file = len(data.reads) / max(1, len(data.files))
-    if orders and not made.settings.get("is_iterable"):
-        share = sum(order[1] for order in orders) / sum(order[0] - 1 for order in orders)
-        is_random = share < _IN_ORDER
-        evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the one before"
-        both = _recorded(is_random, evidence)
-        has_many = data.arrays is not None or per_file > 2 * sum(map(len, made.passes))
-        keys = {
-            "reader.shuffle.files": both,
-            "reader.shuffle.samples": both if has_many else _recorded(False, "one sample in a file"),
-        }
-        return keys | _seed(made) if is_random else keys
-    return {"reader.shuffle.files": _by_names(data), "reader.shuffle.samples": _by_rows(data)}
-
-
-def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
-    """Return the seed of the random order, and whether passes have different orders, as far as these were recorded."""
-    keys = {}
-    seed = made.settings.get("seed")
-    if seed is not None and 0 <= seed < 1 << 53:
-        keys["reader.shuffle.seed"] = _recorded(seed, "seed of the loader's generator or sampler")
-    firsts = [[one.order[3] for one in passes if one.order] for passes in made.passes]
-    pairs = [(one, other) for mine in firsts for one, other in pairwise(mine) if min(len(one), len(other)) >= _LONG]
-    if pairs:
-        same = sum(one == other for one, other in pairs)
-        evidence = f"{same:,} of {len(pairs):,} passes begin with the samples that the pass before began with"
-        keys["reader.shuffle.reseed"] = _recorded(same < len(pairs), evidence)
-    return keys
-
-
-def _by_names(data: RecordedData) -> DerivedValue:
-    """Return whether files are read in another order than that of their names."""
-    order = list(dict.fromkeys(read.path for read in data.reads))
-    if len(order) < 3:
-        return DerivedValue(False, "unknown", f"{len(order)} file(s)")
-    rising = sum(a < b for a, b in pairwise(order)) / (len(order) - 1)
-    return _recorded(rising < _IN_ORDER, f"{rising:.0%} of files come after the one before by name", "medium")
-
-
-def _by_rows(data: RecordedData) -> DerivedValue:
-    places = [
-        (read.path, read.place[1], read.place[2]) for read in data.reads if read.place and read.place[1] is not None
-    ]
-    pairs = [(a, b) for a, b in pairwise(places) if a[0] == b[0]]
-    if not pairs:
-        return DerivedValue(False, "unknown", "the order of samples within a file was not recorded")
-    share = sum(b[1] == a[1] + (a[2] or 1) for a, b in pairs) / len(pairs)
-    return _recorded(share < 0.5, f"{share:.0%} of reads of a file follow the one before", "medium")
 
 
 def _compute(made: RecordedTraining) -> DerivedValue:
@@ -528,7 +494,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         every = saved["checkpoint.every_steps"]
         saved["checkpoint.every_steps"] = every.at_most("medium")
     keys |= saved
-    keys |= _blocks(keys, data)
+    keys |= recorded_order.blocks(keys, data)
     if loop.steps > 1.5 * max(map(len, loop.visits)):
         return _doubted(keys)
     return keys

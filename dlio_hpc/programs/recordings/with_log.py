@@ -16,8 +16,8 @@ _GEOMETRY = (
     "dataset.samples_per_file", "dataset.sample.", "dataset.arrays", "dataset.row_group", "reader.batch_size",
     "reader.array_order", "reader.by_array",
 )  # fmt: skip
-# Key of the size of a sample, and share of it below which requests are smaller.
-_SIZE, _LESS = "dataset.sample.bytes", 0.95
+# Key of the size of a sample, share of it below which requests are smaller, and above which they have several samples.
+_SIZE, _LESS, _MORE = "dataset.sample.bytes", 0.95, 1.9
 # Share of the shorter run that both must have in common, and of the files of the dataset.
 _SAME = 0.5
 
@@ -88,9 +88,14 @@ def _unfit(keys: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> se
 
 
 def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the size of a request if the log took each for a sample, and the recording knows larger samples."""
+    """Return the size of a request if the log took each for a sample, and the recording knows larger samples, or
+    smaller ones of HDF5, of which a program reads several in a call.
+    """
     request, own, size = logged.get("reader.transfer_size"), *(made.get(_SIZE) for made in (logged, recorded))
-    if request is None or request.value is not None or own is None or size is None or own.value >= _LESS * size.value:
+    if request is None or request.value is not None or own is None or size is None or "dataset.chunk" in recorded:
+        return {}
+    is_slab = recorded["dataset.format"].value == "hdf5" and own.value >= _MORE * size.value
+    if own.value >= _LESS * size.value and not is_slab:
         return {}
     evidence = f"{request.evidence}; samples have {format_size(size.value)}"
     return {"reader.transfer_size": request._replace(value=own.value, evidence=evidence)}

@@ -132,9 +132,10 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
         return Banner(state, f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}.")
     known = [_STEPS[factor.name][0] for factor in verdict.factors if factor.is_judged and factor.apart is not None]
     if verdict.outcome == "incomplete" and verdict.doubt:
-        return Banner(state, f"the data of the program are not known: {verdict.doubt}.")
+        return Banner(state, f"the check run may read other data than the program: {verdict.doubt}.")
     if verdict.outcome == "incomplete":
-        return Banner(state, f"too few figures of a step are known for a verdict: {', '.join(known) or 'none'}.")
+        why = "" if "bytes of a step" in known else "; without the bytes of a step, data are not compared"
+        return Banner(state, f"too few figures of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
     percent = f"{100 * (1 - verdict.tolerance):.3g} %"
     return Banner(state, f"{', '.join(known)} are those of the recorded program within {percent}.")
 
