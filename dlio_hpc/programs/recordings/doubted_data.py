@@ -51,14 +51,10 @@ def missing(made: RecordedTraining, data: RecordedData) -> str:
     others = len(made.other_loaders) + len(made.beside_it)
     if others:
         return f"{others} other loader(s) of training are not in the workload"
-    beside = data.beside
-    if beside is None or (
-        beside.reads <= _FEW * beside.of_data and beside.bytes <= _SMALL * max(beside.bytes_of_data, 1)
-    ):
+    other = data.other_reads
+    if other is None or (other.reads <= _FEW * other.of_data and other.bytes <= _SMALL * max(other.bytes_of_data, 1)):
         return ""
-    return (
-        f"{beside.reads:,} reads and opens of other data in the passes, such as {beside.path}, are not in the workload"
-    )
+    return f"{other.reads:,} reads and opens of other data in the passes, such as {other.path}, are not in the workload"
 
 
 def notable_reads(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> int:

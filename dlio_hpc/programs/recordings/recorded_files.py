@@ -69,7 +69,7 @@ class Arrays(NamedTuple):
     compression: str | None
 
 
-class Beside(NamedTuple):
+class OtherReads(NamedTuple):
     """Reads in the passes of the training that are none of its dataset. reads: number of reads and opens. bytes: of
     their results, as far as they are known. of_data: the same number of the dataset. bytes_of_data: bytes of its
     results. path: file that was read most often.
@@ -88,7 +88,7 @@ class RecordedData(NamedTuple):
     read before the first pass. arrays: of the array from which most was read, if h5py reads. rows: number of rows by
     file, where the file itself says so. made: number of files that the program wrote before the first pass. is_mapped:
     whether the files were read through memory maps. form: what the files are if no format of a workload is like them.
-    beside: other reads in the passes; None if there are none.
+    other_reads: reads of other data in the passes; None if there are none.
     """
 
     library: str
@@ -101,7 +101,7 @@ class RecordedData(NamedTuple):
     made: int = 0
     is_mapped: bool = False
     form: str = ""
-    beside: Beside | None = None
+    other_reads: OtherReads | None = None
 
     @property
     def sizes(self) -> list[int]:
@@ -157,11 +157,11 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
     return RecordedData(
         library, kind, paths, kept, is_memory, _arrays(processes, kept, array), _rows(processes, paths),
         len(made & set(paths)), library in _MAPS, _foreign(library, next(iter(paths)), processes),
-        _beside(inside, kept),
+        _other_reads(inside, kept),
     )  # fmt: skip
 
 
-def _beside(reads: Sequence[Read], kept: Sequence[Read]) -> Beside | None:
+def _other_reads(reads: Sequence[Read], kept: Sequence[Read]) -> OtherReads | None:
     """Return what was read besides the dataset. An array of the same file that is far smaller than the others is a
     label. kept: reads of the dataset.
     """
@@ -174,7 +174,7 @@ def _beside(reads: Sequence[Read], kept: Sequence[Read]) -> Beside | None:
     if not others:
         return None
     usual = Counter(read.path for read in others).most_common(1)[0][0]
-    return Beside(len(others), sum(read.size or 0 for read in others), len(kept), of_data, usual)
+    return OtherReads(len(others), sum(read.size or 0 for read in others), len(kept), of_data, usual)
 
 
 def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

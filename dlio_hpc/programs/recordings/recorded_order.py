@@ -56,7 +56,11 @@ def of_loader(made: RecordedTraining, data: RecordedData, per_file: int) -> dict
             "reader.shuffle.files": DerivedValue(True, "medium", reason),
             "reader.shuffle.samples": _recorded(False, "one sample in a file"),
         }
-    return {"reader.shuffle.files": _recorded(False, evidence), "reader.shuffle.samples": _recorded(False, evidence)}
+    keys = {"reader.shuffle.files": _recorded(False, evidence), "reader.shuffle.samples": _recorded(False, evidence)}
+    if in_file and not data.library:
+        reason = f"{evidence}; where Python reads in a file is not recorded"
+        keys["reader.shuffle.samples"] = DerivedValue(False, "medium", reason)
+    return keys
 
 
 def _in_blocks(made: RecordedTraining, length: int, in_file: bool, evidence: str) -> dict[str, DerivedValue]:

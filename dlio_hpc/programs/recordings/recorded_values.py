@@ -91,10 +91,10 @@ def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[s
 
 def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the size of a sample, less sure, if other reads in the passes are left out; an empty dict if none are."""
-    beside, name = data.beside, "dataset.sample.bytes"
-    if beside is None or name not in keys or beside.bytes <= (1 - _IN_WHOLE) * beside.bytes_of_data:
+    other, name = data.other_reads, "dataset.sample.bytes"
+    if other is None or name not in keys or other.bytes <= (1 - _IN_WHOLE) * other.bytes_of_data:
         return {}
-    doubt = f"{format_size(beside.bytes)} of other reads in the passes are left out, such as those of {beside.path}"
+    doubt = f"{format_size(other.bytes)} of other reads in the passes are left out, such as those of {other.path}"
     return {name: keys[name].at_most("medium", doubt)}
 
 
