@@ -47,8 +47,9 @@ def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData)
     keys |= _reader(program, made, data, keys["dataset.samples_per_file"].value)
     if made.per_item > 1:
         keys |= _of_items(keys, made.per_item)
-    if not data.library and keys["dataset.format"].value == "raw" and keys["dataset.samples_per_file"].value > 1:
-        reason = "Python reads files of several samples; a library would load a file whole for each batch"
+    is_raw = keys["dataset.format"].value == "raw" and keys["dataset.samples_per_file"].value > 1
+    if is_raw and (not data.library or data.library == "tf.data"):
+        reason = f"{data.library or 'Python'} reads files of several samples in parts, not whole"
         keys["reader.mode"] = _recorded("posix", reason, "medium")
     keys["compute.time"] = _compute(made)
     keys |= _epochs(made)

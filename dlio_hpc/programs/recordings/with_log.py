@@ -68,7 +68,10 @@ def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) 
     is_unsure = _least(recorded) <= sureness("low")
     is_geometry_logged = _least(logged) >= _least(recorded) if is_unsure else _least(logged) > _least(recorded)
     keys = dict(recorded)
+    is_same = logged["dataset.format"].value == recorded["dataset.format"].value
     for key, value in logged.items():
+        if key == "reader.mode" and not is_same:  # as another format would be read
+            continue
         if key.startswith(_GEOMETRY):
             if is_geometry_logged:
                 keys[key] = value
