@@ -27,6 +27,19 @@ _FAULT = r"(?s)(?P<text>.*?)(?: - at `(?P<of_key>key` in `)?\$(?P<path>.*)`)?"
 _SCALARS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text", **units.SUCH}
 
 
+# Keys as other tools call them: dlio_benchmark, PyTorch, fio.
+_ELSEWHERE = {
+    "iodepth": "queue_depth", "num_workers": "read_threads", "workers": "read_threads", "threads": "read_threads",
+    "prefetch_factor": "prefetch", "prefetch_size": "prefetch", "num_epochs": "epochs", "bs": "batch_size",
+    "steps_between_checkpoints": "every_steps", "checkpoint_after_epoch": "every_steps",
+    "num_checkpoints_write": "writes", "num_checkpoints_read": "reads", "epochs_between_evals": "every_epochs",
+    "num_files_train": "files", "num_samples_per_file": "samples_per_file", "pattern": "glob", "path": "glob",
+    "computation_time": "time",
+}  # fmt: skip
+# Least length of the beginning of a key by which the key is suggested.
+_BEGINNING = 4
+
+
 class KeyFault(NamedTuple):
     """Fault of a value. steps: keys and indices that lead to the value. place: those that the message names; an unknown
     key is not among them. reason: message without the place.
@@ -80,6 +93,10 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
+    begun = [key for key in known if len(name) >= _BEGINNING and key.startswith(name.lower())]
+    elsewhere = _ELSEWHERE.get(name.lower())
+    if begun or elsewhere in known:
+        return f"did you mean {(min(begun, key=len) if begun else elsewhere)!r}? "
     if hint := name_hint(name, known):
         return hint
     leaf = nearest_name(name, [key.rpartition(".")[2] for key in everywhere], _SIMILAR)

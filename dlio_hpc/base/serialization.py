@@ -215,7 +215,9 @@ def override(data: Any, text: str) -> None:
     source = of_override(text)
     if not equals or not key.strip(".") or not value.strip():
         raise ConfigError(f"{source}: write key=value, such as dataset.files=8")
-    put(data, key.strip(), parse_yaml(value, source), source)
+    # A pattern such as *.npz, which YAML takes for an alias.
+    is_pattern = value.strip().startswith("*") and "\n" not in value
+    put(data, key.strip(), value.strip() if is_pattern else parse_yaml(value, source), source)
 
 
 def of_override(text: str) -> str:

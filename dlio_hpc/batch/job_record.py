@@ -15,7 +15,7 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, n
 from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, State
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config.scheduler_facts import SchedulerName
-from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.files import path_kinds, rundir, safe_folders
 from dlio_hpc.plan import night_chain
 from dlio_hpc.plan.plan import Plan
 
@@ -163,6 +163,8 @@ def content(directory: Path, name: str) -> bytes:
     except OSError as fault:
         if not os.path.lexists(directory):
             raise unknown(directory) from None
+        if isinstance(fault, FileNotFoundError | NotADirectoryError):
+            path_kinds.refuse_other(directory, "a job of dlio-hpc")
         raise unreadable(fault, directory / name, advice=f"; {directory} is not a job directory") from fault
 
 

@@ -81,6 +81,8 @@ def characterize(
     """
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
+    if not check:
+        _refuse_options_of_check()
     character = _loaded(logs, only, force, not no_content, check)
     if not character.derived.keys:
         return _described(character, as_json)
@@ -104,6 +106,16 @@ def characterize(
 
         terminal.show(check_page.of_check(checked), sys.stdout)
     return 0 if checked is None else checked.exit_code
+
+
+def _refuse_options_of_check() -> None:
+    """Raise a usage error if an option was given that has an effect only with --check."""
+    context = click.get_current_context()
+    options = {"site": "--site", "dataset_size": "--dataset-size", "settings": "--set", "tolerance": "--tolerance",
+               "runs": "--runs"}  # fmt: skip
+    for name, flag in options.items():
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{flag} has an effect only with --check: add --check, or leave {flag} out")
 
 
 def _loaded(

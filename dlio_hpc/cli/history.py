@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
@@ -18,6 +19,10 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 if TYPE_CHECKING:
     from dlio_hpc.reports.page import Page
     from dlio_hpc.verdict.history_entry import Entry
+
+
+# Maximum number of workloads and of sites that a message names.
+_MOST_NAMED = 8
 
 
 def _day(text: str) -> str:
@@ -115,9 +120,7 @@ def history(
 
         history_rows.write_csv(entries, sys.stdout)
     if not entries:
-        is_chosen = pattern is not None or _chosen(wanted)
-        drawn = "; no page or picture is written" if outputs.has_files else ""
-        console.say(f"the history of {folder} has no jobs{' that match' if is_chosen else ''}{drawn}")
+        _say_empty(pattern, wanted, folder, outputs)
         return 0
     for name, path in monitored.items():
         _monitor(name, path, entries, folder)
@@ -130,6 +133,28 @@ def history(
         now = units.utc_now() if pattern is None and not {*_chosen(wanted)} - {"site", "since"} else None
         outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now))
     return 0
+
+
+def _say_empty(pattern: str | None, wanted: dict[str, Any], folder: Path, outputs: Outputs) -> None:
+    """Say that the history has no jobs. Raise ConfigError if it has jobs, of which none matches pattern and filters."""
+    from dlio_hpc.verdict import history as histories
+
+    drawn = "; no page or picture is written" if outputs.has_files else ""
+    entries = histories.entries(folder, histories.EVERYTHING)
+    if not entries:
+        console.say(f"the history of {folder} has no jobs{drawn}")
+        return
+    filters = [*([repr(pattern)] if pattern is not None else []),
+               *(f"--{name.replace('_', '-')} {wanted[name]}" for name in _chosen(wanted))]  # fmt: skip
+    parts = {
+        "workloads": {one.key.workload for entry in entries for one in entry.measurements},
+        "sites": {entry.site for entry in entries},
+    }
+    there = "; ".join(f"{kind} {', '.join(sorted(names)[:_MOST_NAMED])}" for kind, names in parts.items())
+    days = sorted(entry.ended[:10] for entry in entries if entry.ended)
+    span = f"; from {days[0]} to {days[-1]}" if days else ""
+    raise ConfigError(f"no job of {folder} matches {', '.join(filters)}; it has {len(entries):,} job(s), such as "
+                      f"{entries[-1].job}; {there}{span}{drawn}")  # fmt: skip
 
 
 def _check_days(since: str | None, until: str | None) -> None:

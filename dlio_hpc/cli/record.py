@@ -41,5 +41,7 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
         recorded_run.run(command, variables, folder)
     except OSError as fault:
         recorded_run.discard(folder)
-        raise ConfigError(f"cannot run {command[0]}: {fault.strerror}") from fault
+        is_script = command[0].endswith(".py") and Path(command[0]).is_file()
+        hint = f"; write: dlio-hpc record -- python {command[0]}" if is_script else ""
+        raise ConfigError(f"cannot run {command[0]}: {fault.strerror}{hint}") from fault
     return 0

@@ -25,12 +25,12 @@ _KINDS = {
 }  # fmt: skip
 # Keys by which a file of each kind is recognised, and how it is given on the command line.
 _SIGNS = {
-    WORKLOADS: ({"dataset", "reader", "checkpoint"}, "a workload; give it as WORKLOAD"),
-    SITES: ({"scheduler", "launcher"}, "a site profile; give it with --site"),
-    SUITES: ({"verdict"}, "a suite; give it with --suite"),
-    STUDIES: ({"parts", "sweep"}, "a study; give it with --study"),
-    REFERENCES: ({"profiles"}, "a file of reference profiles; give it to dlio-hpc similarity"),
-    CRITERIA: ({"criteria"}, "a file of criteria; give it with --criteria"),
+    WORKLOADS: ({"dataset", "reader", "checkpoint"}, "a workload; dlio-submit runs it"),
+    SITES: ({"scheduler", "launcher"}, "a site profile; --site of dlio-submit takes it"),
+    SUITES: ({"verdict"}, "a suite; --suite of dlio-submit takes it"),
+    STUDIES: ({"parts", "sweep"}, "a study; --study of dlio-submit takes it"),
+    REFERENCES: ({"profiles"}, "a file of reference profiles; dlio-hpc similarity takes it"),
+    CRITERIA: ({"criteria"}, "a file of criteria; --criteria of dlio-hpc accept takes it"),
 }
 # Keys of workload files of dlio_benchmark only.
 _FOREIGN = {"framework", "workflow"}

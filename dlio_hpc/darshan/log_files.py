@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError, DlioError, unreadable
+from dlio_hpc.files import path_kinds
 
 SUFFIX = ".darshan"
 
@@ -30,6 +31,7 @@ def listed(paths: Iterable[Path]) -> list[Path]:
             continue
         inside = of_folder(path)
         if not inside:
+            path_kinds.refuse_other(path, "Darshan logs")
             raise ConfigError(f"{path} has no logs (*{SUFFIX}); dlio-hpc darshan --summary searches the folders below")
         logs += inside
     return logs

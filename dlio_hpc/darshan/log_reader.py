@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-from dlio_hpc.darshan import counters, log_limits, pydarshan_reader
+from dlio_hpc.darshan import counters, log_files, log_limits, pydarshan_reader
 from dlio_hpc.darshan.log import ABOVE, COUNTING, TRACING, Heat, Log, LogFault, LogJob, Module, Name, Trace
+from dlio_hpc.files import path_kinds
 
 _Read = TypeVar("_Read")
 
@@ -97,6 +98,8 @@ def _version(file: IO[bytes], path: Path) -> str:
         return text.decode("ascii", "replace")
     if magic == _MAGIC.to_bytes(8, "big"):
         return ""
+    if path.suffix != log_files.SUFFIX:
+        path_kinds.refuse_other(path, "a Darshan log")
     raise InvalidRun(f"{path} is not a Darshan log, or its first bytes are corrupted")
 
 

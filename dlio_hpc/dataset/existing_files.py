@@ -52,6 +52,12 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
     """
     names = sorted(set(_matching(folder, "", pattern.split("/"))))
     if not names:
+        if os.path.isdir(os.path.join(folder, pattern)):
+            below = pattern.rstrip("/")
+            raise ConfigError(
+                f"--existing {pattern}: it is a folder; write '{below}/*' for the files in it, or '{below}/**/*' for "
+                "those in the folders below as well"
+            )
         raise ConfigError(
             f"--existing {pattern}: no file below {folder} matches; the pattern is relative to --data, and ** matches "
             "any number of folders"

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
-from dlio_hpc.files import archive_members, rundir, safe_folders
+from dlio_hpc.files import archive_members, path_kinds, rundir, safe_folders
 from dlio_hpc.files.archive_members import Members, Packed, TarMember
 
 SUFFIX = ".tar.zst"
@@ -460,7 +460,11 @@ def _is_safe(name: str) -> bool:
 
 @contextmanager
 def _opening(path: Path) -> Iterator[io.BufferedReader]:
-    """Open an archive for reading. If `path` is a pipe, do not block. Raise InvalidRun if it is not a regular file."""
+    """Open an archive for reading. If `path` is a pipe, do not block. Raise ConfigError if it is another kind of file,
+    and InvalidRun if it is not a regular file.
+    """
+    if not path.name.endswith(SUFFIX):
+        path_kinds.refuse_other(path, "the archive of a job, such as dlio-runs/archive/JOB.tar.zst")
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:

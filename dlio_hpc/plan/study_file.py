@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
@@ -153,6 +154,8 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: F
     layout = {key: value for key, value in settings.items() if key.startswith("site.")}
     swept = part.sweep if changes.full else part.sweep | part.laptop.sweep
     source = f"{file.name}: parts.{name}"
+    for key in part.set.keys() & part.sweep.keys():
+        raise ConfigError(f"{source}: {key} is in set and in sweep; leave one of them out")
     return PartRequest(
         workload=draft(
             part.workload or file.workload or "",

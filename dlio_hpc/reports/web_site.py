@@ -105,6 +105,8 @@ def make(folder: Path, archives: Path, is_anew: bool, progress: Callable[[str], 
 
 
 def _make_folder(folder: Path) -> None:
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file; give a folder, which may be new")
     try:
         if not folder.is_dir():
             folder.mkdir(parents=True)

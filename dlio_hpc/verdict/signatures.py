@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from dlio_hpc.base import serialization
-from dlio_hpc.base.errors import ConfigError, InfrastructureError
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, about
 from dlio_hpc.config import search_path
 
 ALLOWED = "allowed_signers"
@@ -18,6 +18,8 @@ SUFFIX = ".sig"
 # Purpose of the signatures. A signature that was made for another purpose, such as a Git commit, is not valid.
 _NAMESPACE = "dlio-hpc"
 _PATIENCE_S = 60
+# Beginning of the file of a private key, or of a public one.
+_MARKS = re.compile(rb"-----BEGIN |(?:ssh|sk|ecdsa)-")
 # Line of the file that is no comment: principals, options, type and key.
 _KEY = re.compile(r"^[^#\s]\S*\s(?:.*\s)?(?:ssh|sk|ecdsa)-\S+\s+AAAA")
 
@@ -42,9 +44,18 @@ def sign(path: Path, key: Path) -> None:
     """Write the signature of a file beside it. key: file of a private SSH key, or of a public key whose private key is
     in ssh-agent. Raise ConfigError if the key cannot sign.
     """
+    if not key.is_file():
+        raise ConfigError(f"--sign {key}: there is no such file; give an SSH key, such as ~/.ssh/id_ed25519")
+    if not _MARKS.match(_beginning(key)):
+        raise ConfigError(f"--sign {key}: the file is no SSH key; give one, such as ~/.ssh/id_ed25519")
     done = _run(["-Y", "sign", "-q", "-f", os.fspath(key), "-n", _NAMESPACE, os.fspath(path)], b"")
     if done.returncode:
         raise ConfigError(f"--sign {key}: ssh-keygen cannot sign with this key: {_reason(done)}")
+
+
+def _beginning(path: Path) -> bytes:
+    with about(path), path.open("rb") as file:
+        return file.read(64)
 
 
 def signer(path: Path, content: bytes, allowed_signers: Path) -> str | None:

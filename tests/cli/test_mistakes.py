@@ -544,12 +544,18 @@ YAML = (
         "number as a key", DRY, ("reader: found the key 4; known keys: loader",), _w(W + "reader: {4: batch_size}\n")
     ),
     Mistake(
-        "site as a workload", "dlio-submit site.yaml", ("site.yaml is a site profile; give it with --site",), _site("")
+        "site as a workload",
+        "dlio-submit site.yaml",
+        ("site.yaml is a site profile; --site of dlio-submit takes it",),
+        _site(""),
     ),
     Mistake(
-        "study as a workload", "dlio-submit s.yaml", ("s.yaml is a study; give it with --study",), {"s.yaml": STUDY}
+        "study as a workload",
+        "dlio-submit s.yaml",
+        ("s.yaml is a study; --study of dlio-submit takes it",),
+        {"s.yaml": STUDY},
     ),
-    Mistake("workload as a site", "dlio-submit demo -s w.yaml", ("w.yaml is a workload; give it as WORKLOAD",), _w(W)),
+    Mistake("workload as a site", "dlio-submit demo -s w.yaml", ("w.yaml is a workload; dlio-submit runs it",), _w(W)),
     Mistake(
         "workload of dlio_benchmark",
         DRY,
@@ -838,9 +844,71 @@ RESULTS = (
     ),
 )
 
+REC = {"rec/processes/node/1-1795827954193606802.jsonl": "{}"}
+# Files and folders of another kind than the verb takes.
+KINDS = (
+    Mistake("program to characterize", "dlio-hpc characterize train.py",
+            ("train.py is a program; record a run of it: dlio-hpc record -- python train.py",), {"train.py": ""}),
+    Mistake("workload to characterize", "dlio-hpc characterize w.yaml", ("w.yaml is a YAML file", "dlio-submit"),
+            _w(W)),
+    Mistake("part of a recording", "dlio-hpc characterize rec/processes/node",
+            ("give the recording: rec/processes/..",), REC),
+    Mistake("file of a recording", "dlio-hpc characterize rec/processes/node/1-1795827954193606802.jsonl",
+            ("give the recording: rec/processes/node/../..",), REC),
+    Mistake("job to characterize", "dlio-hpc characterize dlio-runs/done",
+            ("dlio-runs/done is a job of dlio-hpc; dlio-hpc report dlio-runs/done shows it",)),
+    Mistake("archive as a log", "dlio-hpc darshan a.tar.zst", ("a.tar.zst is an archive of a job",),
+            {"a.tar.zst": "hello"}),
+    Mistake("recording as a log", "dlio-hpc darshan rec", ("rec is a recording; dlio-hpc characterize rec",), REC),
+    Mistake("recording as a job", "dlio-hpc similarity done ./rec", ("rec is a recording",), REC),
+    Mistake("workload as a program", "dlio-hpc similarity done w.yaml", ("w.yaml is a workload; dlio-submit runs it",),
+            _w(W)),
+    Mistake("study as criteria", "dlio-hpc accept done --criteria s.yaml",
+            ("s.yaml is a study; --study of dlio-submit takes it",), {"s.yaml": STUDY}),
+    Mistake("job as an archive", "dlio-hpc archive verify dlio-runs/done",
+            ("dlio-runs/done is a job of dlio-hpc", "dlio-runs/archive/JOB.tar.zst")),
+    Mistake("folder of archives", "dlio-hpc archive verify dlio-runs/archive",
+            ("give the archives in it: dlio-runs/archive/*.tar.zst",)),
+    Mistake("workload as an archive", "dlio-hpc accept ./w.yaml --criteria acceptance", ("w.yaml is a YAML file",),
+            _w(W)),
+    Mistake("text as a key", "dlio-hpc baseline accept done --message ok --force --sign notes.txt",
+            ("--sign notes.txt: the file is no SSH key; give one, such as ~/.ssh/id_ed25519",), {"notes.txt": "hello"}),
+    Mistake("no key", "dlio-hpc baseline accept done --message ok --force --sign nokey", ("there is no such file",)),
+    Mistake("file as a folder of pages", "dlio-hpc site-report index.html", ("index.html is a file; give a folder",),
+            {"index.html": ""}),
+    Mistake("folder as a pattern", "dlio-submit demo -s local -d . --dry-run --existing train",
+            ("--existing train: it is a folder; write 'train/*'",), {"train/a.npz": NPZ}),
+)  # fmt: skip
+# Options, keys and filters without effect, or named as in another tool.
+WITHOUT_EFFECT = (
+    Mistake("settings without a check", "dlio-hpc characterize rec -S reader.batch_size=8",
+            ("--set has an effect only with --check",), REC),
+    Mistake("step without numbers", "dlio-hpc darshan a.darshan --step 1s", ("--step has an effect only with --json",),
+            {"a.darshan": ""}),
+    Mistake("pattern that matches no job", "dlio-hpc history 'cosmo*'",
+            ("no job of dlio-runs/archive matches 'cosmo*'; it has 1 job(s), such as demo-", "; workloads demo;")),
+    Mistake("workload without jobs", "dlio-hpc history --workload demmo --since 2030-01-01",
+            ("matches --workload demmo, --since 2030-01-01",)),
+    Mistake("key in set and in sweep", "dlio-submit --study s.yaml -s local --dry-run",
+            ("parts.a: reader.read_threads is in set and in sweep",),
+            {"s.yaml": STUDY + "    set: {reader.read_threads: 2}\n"}),
+    Mistake("key as it begins", DEMO + "-S checkpoint.async=true", ("did you mean 'asynchronous'?",)),
+    Mistake("beginning of a key", DEMO + "-S checkpoint.every=100", ("did you mean 'every_steps'?",)),
+    Mistake("key of fio", DEMO + "-S reader.iodepth=16", ("did you mean 'queue_depth'?",)),
+    Mistake("key of PyTorch", DEMO + "-S reader.num_workers=4", ("did you mean 'read_threads'?",)),
+    Mistake("key of dlio_benchmark", DEMO + "-S checkpoint.steps_between_checkpoints=9",
+            ("did you mean 'every_steps'?",)),
+    Mistake("evaluation of dlio_benchmark", DEMO + "-S evaluation.epochs_between_evals=2",
+            ("did you mean 'every_epochs'?",)),
+    Mistake("pattern of existing files", DEMO + "-d . -S dataset.existing.pattern='*.npz'", ("did you mean 'glob'?",)),
+    Mistake("script that cannot run", "dlio-hpc record -o r -- ./train.py",
+            ("cannot run ./train.py: Permission denied; write: dlio-hpc record -- python ./train.py",),
+            {"train.py": ""}),
+)  # fmt: skip
+
 TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
-    "results": RESULTS,
+    "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")

@@ -1,0 +1,61 @@
+"""Kinds of files and folders that users give to a verb which takes another kind, and the verb that takes each."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.files import rundir
+
+_ARCHIVE, _LOG, _PROCESSES = ".tar.zst", ".darshan", "processes"
+_SCRIPTS, _YAML = (".py", ".sh"), (".yaml", ".yml")
+
+
+class PathKind(NamedTuple):
+    """A kind of path. text: what it is, and what to do with it; {path} and {folder} stand for the path and the folder
+    above it. is_of: function that returns whether a path is of this kind.
+    """
+
+    text: str
+    is_of: Callable[[Path], bool]
+
+
+def _is_recording(path: Path) -> bool:
+    return next((path / _PROCESSES).glob("*/*.jsonl"), None) is not None
+
+
+_KINDS = (
+    PathKind("a job of dlio-hpc; dlio-hpc report {path} shows it, and dlio-hpc collect writes its archive",
+             lambda path: (path / rundir.JOB).is_file()),
+    PathKind("a study of dlio-hpc; dlio-hpc report {path} shows it", lambda path: (path / rundir.STUDY).is_file()),
+    PathKind("a recording; dlio-hpc characterize {path} derives its workload", _is_recording),
+    PathKind("a part of a recording; give the recording: {folder}",
+             lambda path: path.name == _PROCESSES and _is_recording(path.parent)),
+    PathKind("a part of a recording; give the recording: {folder}/..",
+             lambda path: path.parent.name == _PROCESSES and _is_recording(path.parents[1])),
+    PathKind("a file of a recording; give the recording: {folder}/../..",
+             lambda path: path.suffix == ".jsonl" and _PROCESSES in path.parts),
+    PathKind("a folder of archives; give the archives in it: {path}/*.tar.zst",
+             lambda path: path.is_dir() and next(path.glob(f"*{_ARCHIVE}"), None) is not None),
+    PathKind("an archive of a job; dlio-hpc report {path} shows it",
+             lambda path: path.name.endswith(_ARCHIVE) and path.is_file()),
+    PathKind("a Darshan log; dlio-hpc darshan {path} reports on it",
+             lambda path: path.suffix == _LOG and path.is_file()),
+    PathKind("a program; record a run of it: dlio-hpc record -- python {path}",
+             lambda path: path.suffix in _SCRIPTS and path.is_file()),
+    PathKind("a YAML file, such as a workload, which dlio-submit runs",
+             lambda path: path.suffix in _YAML and path.is_file()),
+)  # fmt: skip
+
+
+def described(path: Path) -> str | None:
+    """Return what a path is and what to do with it, or None if it is of no known kind."""
+    kind = next((kind for kind in _KINDS if kind.is_of(path)), None)
+    return None if kind is None else f"{path} is {kind.text.format(path=path, folder=path.parent)}"
+
+
+def refuse_other(path: Path, wanted: str) -> None:
+    """Raise ConfigError if a path is of a known kind, which is not the one that is wanted. wanted: words for that."""
+    text = described(path)
+    if text is not None:
+        raise ConfigError(f"{text}; this needs {wanted}")
