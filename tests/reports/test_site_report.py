@@ -135,7 +135,10 @@ def test_what_is_killed_half_way_is_a_site_and_is_finished_later(
 def test_a_folder_that_cannot_be_made_is_named(archives: Path, run: Run, tmp_path: Path) -> None:
     (tmp_path / "web").write_text("a file")
     done = run("dlio-hpc", "site-report", "web", "--archive", archives)
-    assert (done.code, "web" in done.err) == (6, True), done.err
+    assert (done.code, "web is a file; give a folder" in done.err) == (2, True), done.err
+    (tmp_path / "closed").symlink_to("/proc/none")
+    done = run("dlio-hpc", "site-report", "closed/web", "--archive", archives)
+    assert (done.code, "cannot create closed" in done.err) == (6, True), done.err
 
 
 @pytest.mark.parametrize(("codes", "code"), [((), 0), ((6, 3), 3), ((6,), 6), ((3, 70), 70)])

@@ -387,8 +387,14 @@ def test_a_decision_may_be_signed_later(tmp_path: Path, keys: Path, monkeypatch:
 
 @_KEYGEN
 def test_a_key_that_cannot_sign_is_named_and_nothing_is_written(tmp_path: Path, keys: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--sign .*none: ssh-keygen cannot sign with this key"):
-        baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "none")
+    (keys / "text").write_text("hello")
+    (keys / "broken").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nhello\n")
+    for name, reason in (
+        ("none", "there is no such file"), ("text", "the file is no SSH key"),
+        ("broken", "ssh-keygen cannot sign with this key"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=rf"--sign .*{name}: {reason}"):
+            baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / name)
     assert list((tmp_path / rundir.BASELINES).iterdir()) == []
 
 
