@@ -114,7 +114,7 @@ _CASES: list[tuple[str, Callable[[Done], list[object]], int, str]] = [
     ("baseline list", lambda done: [], 0, "baselines"),
     ("baseline show", lambda done: [done.job], 0, "group"),
     ("history", lambda done: [], 0, "jobs"),
-    ("history", lambda done: ["nothing-*"], 0, "jobs"),
+    ("history", lambda done: ["nothing-*"], 2, "jobs"),
     ("darshan", lambda done: [LOGS / "mpi4_npz.darshan", LOGS / "mpi4_npz_truncated.darshan"], 3, "logs"),
     ("darshan", lambda done: [LOGS / "mpi4_npz.darshan", "--merge"], 0, "logs"),
     ("darshan", lambda done: [LOGS / "mpi4_npz.darshan", "--summary"], 0, "rows"),

@@ -49,13 +49,15 @@ class Library:
         self._workload = workload
         self._slab = workload.reader.transfer_size
         self._paths = paths
-        self._driver = _mpio(comm) if comm is not None else {}
+        driver = _mpio(comm) if comm is not None else {}
         self._calls_per_batch = workload.reader.batch_size if comm is not None else 0
         self._reopens = workload.reader.reopen
-        self._files = HandleCache(self._opened)
 
-    def _opened(self, number: int, _: Tally) -> Hdf5File:
-        return Hdf5File(self._paths(number), self._dataset, number, **self._driver)
+        def opened(number: int, _: Tally) -> Hdf5File:
+            return Hdf5File(paths(number), workload.dataset, number, **driver)
+
+        self._opened = opened
+        self._files = HandleCache(opened)
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         before = procfs.thread_io()
