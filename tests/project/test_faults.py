@@ -140,7 +140,8 @@ def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path: Path, run: Run, 
         assert _piped(tmp_path, f"{submit} --wait", into)[0] == 6
         assert _piped(tmp_path, f"{submit} --wait 2>&1", into)[0] == 6
     assert _piped(tmp_path, f"'{BIN}/dlio-hpc' report dlio-runs/archive/*.zst", "true")[0] == 6
-    assert _piped(tmp_path, f"'{BIN}/dlio-hpc' archive verify absent small.yaml 2>&1", "true")[0] == 3
+    (tmp_path / "damaged.tar.zst").write_text("damaged")
+    assert _piped(tmp_path, f"'{BIN}/dlio-hpc' archive verify absent damaged.tar.zst 2>&1", "true")[0] == 3
     assert _piped(tmp_path, f"'{BIN}/dlio-hpc' workloads absent 2>&1", "true")[0] == 2
     assert _piped(tmp_path, f"'{BIN}/dlio-hpc' workloads nothing --no-such-option 2>&1", "true")[0] == 2
     assert _piped(tmp_path, f"PYTHONUNBUFFERED=1 '{BIN}/dlio-hpc' workloads", "true") == (0, "")
