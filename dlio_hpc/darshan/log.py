@@ -129,6 +129,8 @@ class Log(NamedTuple):
 
 def without_reads(log: Log, paths: Collection[str]) -> Log:
     """Return the log without the reads of the files with these paths, in counters and traces."""
+    if not paths:
+        return log
     numbers = np.array([number for number, path in log.names.items() if path in paths], np.uint64)
     return log._replace(
         counted={name: _unread(records, numbers) for name, records in log.counted.items()},

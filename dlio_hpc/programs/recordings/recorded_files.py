@@ -15,7 +15,7 @@ from dlio_hpc.programs.recordings.recorded_program import RankRecording, stages_
 from dlio_hpc.programs.recordings.recording_files import Event, ProcessRecording
 
 # An array that has fewer bytes than the others of its file by this factor is a label.
-_LABEL = 64
+LABEL = 64
 # Formats by the library that reads, and by the ending of files that Python itself opens.
 _LIBRARIES = {
     "h5py": "hdf5", "numpy.npz": "npz", "numpy.load": "raw", "numpy.fromfile": "raw", "pandas.read_csv": "csv",
@@ -169,7 +169,7 @@ def _other_reads(reads: Sequence[Read], kept: Sequence[Read]) -> OtherReads | No
     of_data = sum(read.size or 0 for read in kept)
     others = [read for read in reads if id(read) not in chosen and read.library != "zarr"]  # its chunks are files
     labels = [read for read in others if read.path in paths]
-    if sum(read.size or 0 for read in labels) * _LABEL < of_data:
+    if sum(read.size or 0 for read in labels) * LABEL < of_data:
         others = [read for read in others if read.path not in paths]
     if not others:
         return None

@@ -14,7 +14,7 @@ from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.recordings import recorded_checkpoints, recorded_files, recorded_order, recorded_training
 from dlio_hpc.programs.recordings.own_loop import OwnLoop
-from dlio_hpc.programs.recordings.recorded_files import Arrays, Read, RecordedData
+from dlio_hpc.programs.recordings.recorded_files import LABEL, Arrays, Read, RecordedData
 from dlio_hpc.programs.recordings.recorded_program import (
     Pass,
     RankRecording,
@@ -23,8 +23,8 @@ from dlio_hpc.programs.recordings.recorded_program import (
 from dlio_hpc.programs.recordings.recorded_training import RecordedTraining
 from dlio_hpc.programs.recordings.tensorflow_pipelines import Pipeline
 
-# Sizes that differ by less than this share are equal. An array smaller than the largest by this factor is a label.
-_EVEN, _LABEL = 0.001, 64
+# Sizes that differ by less than this share are equal.
+_EVEN = 0.001
 # Share by which the batches of the workload may differ from those of the program, and share of the bytes of the passes
 # that the dataset must have.
 _CONSISTENT, _IN_WHOLE = 0.05, 0.99
@@ -246,7 +246,7 @@ def _array_bytes(reads: Sequence[Read]) -> list[int]:
     made = []
     for counts in by_file.values():
         visits = min(counts.values())
-        made.append(sum(size * (count // visits) for size, count in counts.items() if size * _LABEL >= max(counts)))
+        made.append(sum(size * (count // visits) for size, count in counts.items() if size * LABEL >= max(counts)))
     return made
 
 

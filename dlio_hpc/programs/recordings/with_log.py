@@ -35,7 +35,8 @@ def combine(recording: Character, log: Character) -> Character:
             notes.append("the log shows another dataset than the recording, so no value is taken from the log")
         else:
             keys = _chosen(keys, log.derived.keys)
-            keys = {key: value for key, value in keys.items() if key not in _unfit(keys, log.derived.keys)}
+            unfit = _unfit(keys, log.derived.keys)
+            keys = {key: value for key, value in keys.items() if key not in unfit}
     derived = log.derived._replace(
         keys=keys, sides=log.derived.sides if keys else [], against=recording.derived.against
     )
