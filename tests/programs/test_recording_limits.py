@@ -194,6 +194,16 @@ def test_data_are_in_memory_if_they_were_read_before_the_passes_and_can_be_the_b
     assert made.derived.keys["dataset.files"].confidence == ("low" if doubt else "recorded")
 
 
+def test_a_loader_that_shuffles_data_in_memory_does_not_tell_the_order_of_the_reads(tmp_path: Path) -> None:
+    """The sampler takes no sample after the one before it."""
+    for read_in_passes, is_shuffled in ((200, False), (2_000_000, True)):
+        folder = tmp_path / str(read_in_passes)
+        made = _one(folder, _in_memory(folder, 2_000_000, 2_100_000, read_in_passes, 300_000))
+        keys = made.derived.keys
+        assert (keys["reader.load"].value == "memory") is not is_shuffled
+        assert keys["reader.shuffle.files"].value is is_shuffled
+
+
 @pytest.mark.parametrize(("held", "is_in_doubt"), [(100_000, False), (5_000_000, True)])
 def test_small_files_that_are_read_beside_other_data_are_no_dataset(
     tmp_path: Path, held: int, is_in_doubt: bool

@@ -57,7 +57,6 @@ def load(folder: Path, is_forced: bool = False) -> Character:
         notes += _left_evaluation(made, "evaluation.files" in keys)
     steps = None
     if made is not None and data is not None and keys:
-        keys["reader.load"] = doubted_data.load(program, made, data, keys["reader.load"])
         steps = recorded_steps.of(program, made, data, keys["reader.load"].value == "memory")
         keys.update(_other_sizes(data, keys, steps.bytes))
         missing = doubted_data.missing(made, data)

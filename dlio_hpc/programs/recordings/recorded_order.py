@@ -26,8 +26,10 @@ _TWICE = 1.5
 _NEARLY = 0.05
 
 
-def of_loader(made: RecordedTraining, data: RecordedData, per_file: int) -> dict[str, DerivedValue]:
-    """Return the keys of the order. per_file: samples of a file."""
+def of_loader(made: RecordedTraining, data: RecordedData, per_file: int, is_in_memory: bool) -> dict[str, DerivedValue]:
+    """Return the keys of the order in which samples are read from files. It is not that of the loader if the program
+    reads its data into memory first. per_file: samples of a file. is_in_memory: whether the program does so.
+    """
     if made.pipeline is not None:
         evidence = "samples are read in the order of their file"
         level: Confidence = "medium" if made.pipeline.shuffles_samples else "recorded"
@@ -36,7 +38,7 @@ def of_loader(made: RecordedTraining, data: RecordedData, per_file: int) -> dict
             "reader.shuffle.samples": DerivedValue(False, level, evidence),
         }
     orders = [one.order for passes in made.passes for one in passes if one.order and one.order[0] > 1]
-    if not orders or made.settings.get("is_iterable"):
+    if not orders or made.settings.get("is_iterable") or is_in_memory:
         return {"reader.shuffle.files": _by_names(data), "reader.shuffle.samples": _by_rows(data)}
     share = sum(order[1] for order in orders) / sum(order[0] - 1 for order in orders)
     evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the one before"

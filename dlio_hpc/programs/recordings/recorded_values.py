@@ -12,7 +12,13 @@ from typing import Any
 
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
-from dlio_hpc.programs.recordings import recorded_checkpoints, recorded_files, recorded_order, recorded_training
+from dlio_hpc.programs.recordings import (
+    doubted_data,
+    recorded_checkpoints,
+    recorded_files,
+    recorded_order,
+    recorded_training,
+)
 from dlio_hpc.programs.recordings.own_loop import OwnLoop
 from dlio_hpc.programs.recordings.recorded_files import LABEL, Arrays, Read, RecordedData
 from dlio_hpc.programs.recordings.recorded_program import (
@@ -340,11 +346,12 @@ def _reader(
     # A loader does not show what an iterable dataset of the program's own reads ahead, and how Python's files are read.
     is_known = "library" in settings or made.pipeline is not None
     own: Confidence = "medium" if settings.get("is_iterable") or not is_known else "recorded"
+    load = doubted_data.load(program, made, data, _load(made, data))
     keys = {
         "reader.mode": _recorded(
             "framework", f"read through {data.library or 'Python'}", "recorded" if data.library else "medium"
         ),
-        "reader.load": _load(made, data),
+        "reader.load": load,
         "reader.batch_size": DerivedValue(1, "unknown", f"{name}: {len(batches):,} batches of unknown length")
         if size is None
         else _recorded(
@@ -363,7 +370,7 @@ def _reader(
         keys |= _of_pipeline(made.pipeline, name)
     if settings.get("drop_last"):
         keys["reader.drop_last"] = _recorded(True, f"{name}: drop_last")
-    return keys | recorded_order.of_loader(made, data, per_file)
+    return keys | recorded_order.of_loader(made, data, per_file, load.value == "memory")
 
 
 def _load(made: RecordedTraining, data: RecordedData) -> DerivedValue:
