@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import DlioError, Incomplete, InfrastructureError
-from dlio_hpc.batch import job_record, job_state
+from dlio_hpc.batch import job_record, job_state, live_runs
+from dlio_hpc.batch.live_runs import LiveRun
 from dlio_hpc.files import rundir
 
 _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
@@ -34,7 +35,8 @@ class JobProgress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job as observed at its last check. progress: newest progress; None if no progress is known. fault: reason why
+    """A job as observed at its last check. progress: newest progress; None if no progress is known. live: the run that
+    goes on; None if its ranks have left no state. fault: reason why
     the job's state could not be determined, or why the job cannot be watched further; None if there is no such reason.
     is_final: whether this was the last check of the job. advice: what the user can do about a job that waits.
     """
@@ -45,6 +47,7 @@ class Watched(NamedTuple):
     fault: DlioError | None
     is_final: bool
     advice: str = ""
+    live: LiveRun | None = None
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
@@ -111,7 +114,8 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
             f"job {record.job} was never submitted to the batch system: its submission was interrupted; "
             f"submit it again, or cancel it: dlio-hpc cancel {look.directory}"
         )
-    return Watched(look.directory, record, progress(look.directory), fault, is_final, look.advice)
+    live = live_runs.of(look.directory) if not record.ended else None
+    return Watched(look.directory, record, progress(look.directory), fault, is_final, look.advice, live)
 
 
 def _is_live(look: job_state.JobSnapshot, is_silent: bool) -> bool:

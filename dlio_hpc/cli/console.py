@@ -3,19 +3,23 @@
 import gc
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TextIO, TypeVar
 
 from dlio_hpc.base import log_file, serialization
 from dlio_hpc.base.errors import DlioError, Incomplete, shortened
 from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch import job_record
-from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
+from dlio_hpc.batch.job_watch import Watched, watch
+from dlio_hpc.cli.live_view import LiveView
 
 S = TypeVar("S")
 T = TypeVar("T")
+# Seconds between two lines on a run, and between two pictures of the screen.
+_LINE_S, _REFRESH_S = 60.0, 0.25
 
 
 def say(message: str) -> None:
@@ -68,14 +72,14 @@ def busy(activity: str, quiet: bool) -> Iterator[None]:
 
 
 def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
-    """Watch the jobs until each has ended or can no longer be watched. If stderr is a terminal, show progress bars;
-    otherwise, print a line for each change. If `quiet` is True, show neither. Return two values: the directories of the
-    jobs that have ended, and an exit code. The exit code is 0 if all jobs could be watched to their end; otherwise, it
-    is that of the fault of the first job that could not. If the user interrupts the wait, raise Incomplete; the jobs
-    continue.
+    """Watch the jobs until each has ended or can no longer be watched. If stderr is a terminal, show their runs as they
+    are; otherwise, print a line for each change, and one a minute. If `quiet` is True, show neither. Return two values:
+    the directories of the jobs that have ended, and an exit code. The exit code is 0 if all jobs could be watched to
+    their end; otherwise, it is that of the fault of the first job that could not. If the user interrupts the wait,
+    raise Incomplete; the jobs continue.
     """
     gc.enable()
-    follow = _bars if sys.stderr.isatty() and not quiet else _lines
+    follow = _screen if sys.stderr.isatty() and not quiet else _lines
     try:
         last = follow(directories, quiet)
     except KeyboardInterrupt:
@@ -92,17 +96,24 @@ def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
 
 def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
     last: dict[Path, Watched] = {}
+    view, said = LiveView(is_ascii=True), dict.fromkeys(directories, 0.0)
     for watched in watch(directories):
         before = last.get(watched.directory)
         last[watched.directory] = watched
+        view.add(watched)
         if quiet:
             continue
         name = watched.job.job
         if before is None or _is_news(watched.job, before.job):
             texts = f"{name}: {watched.job.described()}", watched.job.night_text(), watched.advice
             say("; ".join(filter(None, texts)))
+        is_due = time.monotonic() - said[watched.directory] >= _LINE_S
         if watched.progress and (before is None or not before.progress or watched.progress.run != before.progress.run):
             say(f"{name}: {watched.progress.run}, {watched.progress.total} {watched.progress.unit}")
+            said[watched.directory] = time.monotonic()
+        elif is_due and watched.live is not None and watched.live.done:
+            say(view.line(watched))
+            said[watched.directory] = time.monotonic()
         if watched.fault and not watched.is_final and (before is None or str(watched.fault) != str(before.fault)):
             say(f"{name}: {watched.fault}; asking again")
     return last
@@ -113,42 +124,31 @@ def _is_news(now: job_record.Job, before: job_record.Job) -> bool:
     return (len(now.states), now.states[-1].since) != (len(before.states), before.states[-1].since)
 
 
-def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rest]}"),
-        TimeElapsedColumn(),
-    )  # fmt: skip
+def _screen(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
     last: dict[Path, Watched] = {}
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks = {directory: bar.add_task("waiting", total=None, rest="") for directory in directories}
-        for watched in watch(directories):
-            before, last[watched.directory] = last.get(watched.directory), watched
-            task = tasks[watched.directory]
-            if watched.progress is None or watched.job.ended:
-                rest = "the batch system does not answer" if watched.fault else ""
-                state = ", ".join(filter(None, (watched.job.described(), watched.job.night_text())))
-                bar.update(task, description=f"{watched.job.job} {state}", rest=rest)
-                if watched.job.ended:
-                    bar.update(task, total=1, completed=1)
-                continue
-            if before is None or before.progress is None or watched.progress.run != before.progress.run:
-                bar.reset(task)
-            _advance(bar, task, watched.progress)
+    for watched in on_screen(watch(directories), sys.stderr):
+        last[watched.directory] = watched
     return last
 
 
-def _advance(bar: Any, task: Any, progress: JobProgress) -> None:
-    bar.update(
-        task,
-        description=progress.run,
-        completed=progress.done,
-        total=progress.total,
-        rest=f"{progress.unit} {progress.rest}",
-    )
+def on_screen(jobs: Iterable[Watched], terminal: TextIO) -> Iterator[Watched]:
+    """Show jobs on a terminal while they are watched. Yield each look at a job. Nothing stays on the terminal."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    screen = Console(file=terminal)
+    view, shown = LiveView(is_ascii=screen.options.ascii_only or screen.is_dumb_terminal), 0.0
+    last: dict[Path, Watched] = {}
+    with Live(console=screen, transient=True, auto_refresh=False) as live:
+        for watched in jobs:
+            last[watched.directory] = watched
+            view.add(watched)
+            if watched.is_final or time.monotonic() - shown >= _REFRESH_S:
+                shown = time.monotonic()
+                lines = view.screen(list(last.values()), screen.width, screen.height)
+                live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
+            yield watched
 
 
 def exit_code(faults: Iterable[DlioError | None]) -> int:

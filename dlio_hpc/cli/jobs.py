@@ -27,7 +27,7 @@ from dlio_hpc.documents.jobs import (
 from dlio_hpc.records import names, study_outcome
 
 
-def _on_jobs(function: Any) -> Any:
+def on_jobs(function: Any) -> Any:
     """Add the arguments JOB and the option --runs."""
     function = option(
         "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
@@ -37,7 +37,7 @@ def _on_jobs(function: Any) -> Any:
 
 
 @click.command(context_settings=SETTINGS)
-@_on_jobs
+@on_jobs
 @JSON
 def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     """Show the state of each JOB (a directory, or the name of a job or study below RUNS), or of all jobs below RUNS."""
@@ -79,7 +79,7 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSna
     cannot be read, or a batch system that does not answer. Return two values: the states, and an exit code. The exit
     code is that of the first failure, or 0 if there was none.
     """
-    directories, code = _sound(jobs, runs)
+    directories, code = sound(jobs, runs)
     looks = job_state.refresh_all(directories)
     faults = {str(look.fault): look.fault for look in looks if look.fault is not None}
     for message, fault in faults.items():
@@ -89,12 +89,12 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSna
 
 
 @click.command(context_settings=SETTINGS)
-@_on_jobs
+@on_jobs
 @JSON
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     """Watch each JOB or study until it has ended, then collect it and report what it measured."""
-    directories, code = _sound(jobs, runs)
+    directories, code = sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
     folders = names.studies(jobs, runs) if len(jobs) == 1 else []
     if folders:
@@ -104,7 +104,7 @@ def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
 
 
 @click.command(context_settings=SETTINGS)
-@_on_jobs
+@on_jobs
 @click.option("--all", "everything", is_flag=True, help="Cancel all jobs below RUNS that have not ended.")
 @JSON
 def cancel(jobs: tuple[str, ...], runs: Path, everything: bool, as_json: bool) -> int:
@@ -142,7 +142,7 @@ def _cancelled(record: job_record.Job) -> CancelledJob:
 
 
 @click.command(context_settings=SETTINGS)
-@_on_jobs
+@on_jobs
 @JSON
 def collect(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     """Archive each JOB that has ended. Without JOB, archive all jobs below RUNS that have ended. Existing archives stay
@@ -190,7 +190,7 @@ def _say(study: CollectedStudy, points: int) -> None:
         console.say(f"  to measure only these: {study.resume}")
 
 
-def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
+def sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
     """Return two values: the job directories whose job.json can be read, and an exit code. Print an error for each
     job.json that cannot be read. The exit code is that of the first such error, or 0 if there was no error.
     """

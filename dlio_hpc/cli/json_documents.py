@@ -19,6 +19,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
     "datasize": ("documents.planned.DatasizeDocument",),
     "status": ("documents.jobs.StatusDocument",),
     "wait": ("documents.jobs.JobsDocument", "documents.studies.StudyDocument"),
+    "top": ("documents.jobs.LiveDocument",),
     "cancel": ("documents.jobs.CancelDocument",),
     "collect": ("documents.jobs.CollectDocument",),
     "report": ("documents.jobs.JobsDocument", "documents.studies.StudyDocument"),

@@ -29,6 +29,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         ),
         "status": Verb("jobs", "State of jobs", "dlio-hpc status"),
         "wait": Verb("jobs", "Watch jobs to their end, collect, report", "dlio-hpc wait JOB"),
+        "top": Verb("top", "Show jobs while they run", "dlio-hpc top"),
         "cancel": Verb("jobs", "End jobs", "dlio-hpc cancel --all"),
         "collect": Verb("jobs", "Archive jobs that have ended", "dlio-hpc collect"),
     },

@@ -41,6 +41,7 @@ class Arrivals:
     def __init__(self, node: "Intracomm", file_system: FileSystem | None, looks: Callable[[bool], bool]) -> None:
         self._speaks = node.rank == 0
         self._count = client_counters.counter(file_system) if file_system and self._speaks else None
+        self._is_counted = file_system is not None and file_system.kind in storage_proofs.COUNTED
         is_client = file_system is not None and file_system.kind not in storage_proofs.COUNTED
         is_counted = node.bcast(self._count is not None and is_client)
         self._looks = file_system is not None and storage_proofs.has_pages(file_system.kind) and looks(is_counted)
@@ -70,6 +71,12 @@ class Arrivals:
         if self._io is not None and after is not None:
             fetched = after.fetched - self._io.fetched - apart
         return fetched, *self._of_node(), *self._pages
+
+    def from_storage(self, columns: tuple[float, ...]) -> float:
+        """Return the bytes of an epoch that came from storage; NaN if this is not known. columns: result of end(). The
+        first rank of a node reports all bytes that servers sent to the node.
+        """
+        return columns[FETCHED if self._is_counted else ARRIVED]
 
     def _of_node(self) -> tuple[float, ...]:
         """Return the increase of the client's counters. A counter that decreased has started again: it is unknown."""

@@ -63,6 +63,7 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
             with _created(folder, dataset_folder.side_path(run.stored, side)) as file:
                 auxiliary_files.write(file, side)
             written += side.file_size
+        progress.begin(last - first, "files")
         for number in range(first, last):
             stop.check(
                 f"rank 0 has written {number} of its {last} files; the next job that needs the dataset generates it "
@@ -71,7 +72,9 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
             path = dataset_folder.file_path(run.stored, number)
             with _created(folder, path) as file:
                 write(file, layout, number)
-                written += os.fstat(file).st_size
+                size = os.fstat(file).st_size
+            written += size
+            progress.add(size)
             if run.workload.reader.drop_cache:
                 page_cache.drop(path)
             progress.show(number + 1 - first, last - first, "files", f"{written / 1e6:.0f} MB written by rank 0")

@@ -26,6 +26,7 @@ from dlio_hpc.core.auxiliary_files import Counts
 from dlio_hpc.core.blocked_calls import Since
 from dlio_hpc.core.distributions import ReadLog
 from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.live_writer import LiveWriter
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
 from dlio_hpc.core.train import Recorder, Recording
@@ -72,7 +73,8 @@ def limits(warning_time: float) -> HangTimes:
 class HangWatch:
     """Context manager that watches this rank in a thread. directory, folder: folders of the job and of the run. finish:
     function that reports, on one rank. Its arguments are the reason, what is kept, the rank that hangs longest, and the
-    merged epochs that have ended on all ranks, or None if there are none. It must end all ranks.
+    merged epochs that have ended on all ranks, or None if there are none. It must end all ranks. live: writer of the
+    state of this rank.
     """
 
     def __init__(
@@ -84,9 +86,11 @@ class HangWatch:
         workload: Workload,
         times: HangTimes,
         finish: Callable[[str, str, int, Merged | None], None],
+        live: LiveWriter,
     ) -> None:
         self._stop, self._error, self._folder = directory / rundir.STOP, folder / rundir.ERROR, folder / rundir.HANGS
         self._rank, self._hosts, self._workload, self._times, self._finish = rank, hosts, workload, times, finish
+        self._live = live
         self._recorder: Recorder | None = None
         self._calls = Since(clock.now)
         self._frame: tuple[FrameType, int] | None = None
@@ -106,15 +110,18 @@ class HangWatch:
     ) -> None:
         self._ended.set()
         self._thread.join()  # if it reports, it ends this process
+        self._live.close()
         if self._rank == 0:
             safe_folders.discard(self._folder)
 
     def watch(self, recorder: Recorder) -> None:
-        """Have the epochs of this recorder kept if storage does not answer."""
+        """Have the epochs of this recorder kept if storage does not answer, and its state written."""
         self._recorder = recorder
+        self._live.watch(recorder)
 
     def _run(self) -> None:
         while not self._ended.wait(self._times.look):
+            self._live.look()
             try:
                 self._look(clock.now())
             except OSError as fault:  # the folder of runs: the next look tries again

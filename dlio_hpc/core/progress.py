@@ -1,4 +1,6 @@
-"""Progress of a run, printed as plain lines to job.out. Commands that watch the job turn them into a progress bar."""
+"""Progress of a run, printed as plain lines to job.out. Commands that watch the job print these lines if the ranks
+leave no states (live_writer.py).
+"""
 
 import sys
 from typing import TextIO
@@ -11,6 +13,9 @@ _SOON_S, _LATER_S = 1.0, 10.0
 class Progress:
     """Printer of progress lines. In the first half minute of a run it prints one line per second, then one every ten
     seconds, and one at the end. speaks: whether this rank prints. to: file to print to; None for stdout.
+
+    done, total, unit: the newest counts of this rank. bytes: bytes that it has written. elapsed_s: seconds that this
+    took.
     """
 
     def __init__(self, run: str, speaks: bool, to: TextIO | None = None) -> None:
@@ -19,10 +24,19 @@ class Progress:
         self._speaks = speaks
         self._began = now()
         self._next = self._began
+        self.done, self.total, self.unit, self.bytes, self.elapsed_s = 0, 0, "", 0, 0.0
 
     def is_due(self, done: int, total: int) -> bool:
         """Return whether a line is due."""
         return self._speaks and (done >= total or now() >= self._next)
+
+    def begin(self, total: int, unit: str) -> None:
+        """Set the number of items of this rank, of which none is done. Their time begins now."""
+        self.total, self.unit, self._began = total, unit, now()
+
+    def add(self, size: int) -> None:
+        """Count an item of `size` bytes as done."""
+        self.done, self.bytes, self.elapsed_s = self.done + 1, self.bytes + size, now() - self._began
 
     def show(self, done: int, total: int, unit: str, rest: str = "") -> None:
         """Print a line such as "01-measure 12/44 steps, epoch 1 of 2" if one is due; otherwise do nothing."""

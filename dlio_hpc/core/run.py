@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.hang_watch import HangWatch
 from dlio_hpc.core.interruptions import StopWatch
+from dlio_hpc.core.live_writer import LiveWriter
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.run_file_systems import Mounted, Role
@@ -83,8 +84,10 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if comm.rank == 0:
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
-        for name in (rundir.TF_PROFILE, rundir.HANGS):
+        for name in (rundir.TF_PROFILE, rundir.HANGS, rundir.LIVE):
             safe_folders.discard(folder / name)
+        with suppress(OSError):  # without the folder, nobody can watch the run
+            (folder / rundir.LIVE).mkdir(parents=True)
     _require_file_system(plan, run)
     memory = environment.write(comm, directory)
     clock.assemble(comm)
@@ -96,7 +99,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     job = _Job(directory, folder, plan, run, plan_sha256, started, hosts, memory, mounts)
     watch = HangWatch(
         directory, folder, comm.rank, hosts, run.workload, hang_watch.limits(plan.warning_time),
-        partial(_end_hanging, comm, job),
+        partial(_end_hanging, comm, job), LiveWriter(folder / rundir.LIVE, hosts, comm.rank, progress),
     )  # fmt: skip
     if run.kind == "generate":
         with watch:
@@ -107,6 +110,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         return
     result = _result(job, trained, generated, run_file_systems.fields(run, plan.ranks, mounts))
     _write(directory, folder, result, trained.timeline_fault if trained else None)
+    safe_folders.discard(folder / rundir.LIVE)
     _end(directory, result)
 
 

@@ -1,5 +1,6 @@
 """The training loop of a rank: wait for a batch, compute, synchronise. Each of these phases is timed separately."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -47,6 +48,7 @@ from dlio_hpc.dataset.rank_shares import positions
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
+from dlio_hpc.results.live_state import Phase
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -132,8 +134,7 @@ def train(
                 if epoch:  # the wall time begins after the preparation of the first epoch
                     loop.record.prepared(clock.now() - started)
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
-                loop.finish_verification(epoch)
-                loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
+                loop.end_epoch(epoch, arrivals)
                 loop.record.disturbed(node_activity.between(before, meter.read()))
                 if not stopped:
                     loop.record.keep(loop.auxiliary_files.counts())
@@ -142,6 +143,7 @@ def train(
                     break
             else:
                 if loop.checkpoints:
+                    loop.record.phase = "restore"
                     loop.record.restored, loop.record.stopped = restore(comm, node, run, loop.checkpoints, stop)
             loop.record.disturbed(node_activity.between(begun, meter.read()))
             loop.auxiliary_files.due("end")
@@ -187,7 +189,7 @@ class _Loop(NamedTuple):
 
     def epoch(self, epoch: int, batches: Iterator[Batch]) -> bool:
         """Run the steps of an epoch. Return True if time ran out before the last step of the run, otherwise False."""
-        rows = self.record.steps[epoch]
+        rows, self.record.phase = self.record.steps[epoch], "steps"
         rows[:, ASKED] = draw(self.workload.compute.time, len(rows), self.comm.rank, epoch)
         cells, now, mode = rows.reshape(-1).data, clock.now, self.workload.compute.mode
         for number in range(len(rows)):
@@ -217,6 +219,7 @@ class _Loop(NamedTuple):
         """
         if not passes.is_due(epoch):
             return False
+        self.record.phase = "evaluation"
         row, stopped = passes.evaluate(epoch, self.stop)
         self.record.evaluated(row)
         return stopped
@@ -232,11 +235,13 @@ class _Loop(NamedTuple):
             clock.barrier(self.comm)
         self.record.after_step(epoch, started - synced, clock.now() - started, compared)
 
-    def finish_verification(self, epoch: int) -> None:
-        """Compare the beginnings of samples that are still to be compared at the end of an epoch."""
+    def end_epoch(self, epoch: int, arrivals: cache_accounting.Arrivals) -> None:
+        """Compare the beginnings of samples that are still to be compared, and record which bytes came from storage."""
         started = clock.now()
         self.verification.finish()
         self.record.after_step(epoch, 0.0, clock.now() - started, 0)
+        columns = arrivals.end(self.apart.taken() + self.record.other_processes_fetched())
+        self.record.arrived(columns, arrivals.from_storage(columns))
 
     def save(self, epoch: int, number: int) -> None:
         """Write a checkpoint if one is due after this step, and record its time. The pause is that of the rank for
@@ -246,11 +251,12 @@ class _Loop(NamedTuple):
         assert self.checkpoints is not None
         if not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
             return
-        started = clock.now()
+        started, self.record.phase = clock.now(), "checkpoint"
         with self.apart:
             saved = self.checkpoints.begin() if self.is_asynchronous else self.checkpoints.save()
         pause_s = clock.longest(self.comm, max(0.0, clock.now() - started - self.checkpoints.own_s))
         self.record.checkpoint(epoch, pause_s, clock.now() - started - pause_s, saved)
+        self.record.phase = "steps"
 
 
 class _Kept(NamedTuple):
@@ -266,7 +272,8 @@ class _Kept(NamedTuple):
 class Recorder:
     """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step.
 
-    Another thread may call finished() while a step hangs.
+    Another thread may call finished() while a step hangs, and read `phase`, `done` and `steps`. phase: what the rank
+    does.
     """
 
     def __init__(self, run: Run, progress: Progress) -> None:
@@ -279,6 +286,8 @@ class Recorder:
         self._evaluated: list[Floats] = []
         self._disturbances: list[Floats] = []
         self._other_processes_fetched = 0
+        self._from_storage = 0.0
+        self.phase: Phase = "start"
         self._reads = ReadLog()
         self._counts = Tally()
         self.done, self._planned = 0, epochs * run.steps_per_epoch
@@ -324,8 +333,19 @@ class Recorder:
         before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
         return self._other_processes_fetched - before
 
-    def arrived(self, columns: tuple[float, ...]) -> None:
+    def arrived(self, columns: tuple[float, ...], from_storage: float) -> None:
+        """Record the arrivals of an epoch that has ended. from_storage: bytes of them that came from storage."""
         self._arrivals.append(columns)
+        self._from_storage += from_storage
+
+    def from_storage(self) -> tuple[int | None, int]:
+        """Return the bytes that came from storage in the epochs that have ended, None if this is not known, and the
+        bytes of samples of these epochs.
+        """
+        epochs, arrived = len(self._arrivals), self._from_storage
+        if not epochs or math.isnan(arrived):
+            return None, 0
+        return int(arrived), int(self.steps[:epochs, :, BYTES].sum())
 
     def evaluated(self, row: Floats) -> None:
         self._evaluated.append(row)

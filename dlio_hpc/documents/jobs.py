@@ -14,6 +14,7 @@ from dlio_hpc.plan.plan import Kind
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.results.live_state import Phase
 from dlio_hpc.results.probe_result import StorageProbe
 from dlio_hpc.results.run_result import Result, RunError
 
@@ -67,6 +68,68 @@ class JobsDocument(Versioned, frozen=True):
     """Name of the study of the first job; null: there are no jobs."""
     jobs: list[JobDocument]
     """The jobs."""
+
+
+class LiveJobRun(Struct, frozen=True):
+    """A run while it goes on, by what its ranks last wrote."""
+
+    name: str
+    """Name of the run, such as 01-measure."""
+    number: int
+    """Place of the run in the plan, from 1; 0: the plan cannot be read."""
+    runs: int
+    """Number of runs of the job."""
+    ranks: int
+    """Number of ranks that have written their state."""
+    phase: Phase
+    """What most ranks do."""
+    done: int
+    """Steps that all ranks have done, or files that the ranks have generated."""
+    total: int
+    """Steps of a rank in the run, or files of the dataset."""
+    unit: str
+    """Unit of `done` and `total`: steps or files."""
+    epoch: int
+    """Number of the epoch, from 1; 0: the run has no epochs."""
+    epochs: int
+    """Number of epochs; 0: the run has none."""
+    elapsed_s: float
+    """Seconds since the first step, or since the first file."""
+    bytes: int
+    """Bytes of samples that all ranks have read, or bytes of files that they have written."""
+    wait: float | None
+    """Part of the steps in which ranks wait for samples; null: no step is done."""
+    compute: float | None
+    """Part of the steps in which ranks compute."""
+    sync: float | None
+    """Part of the steps in which ranks wait for other ranks."""
+    from_storage: float | None
+    """Bytes that came from storage, divided by the bytes of samples, in the epochs that have ended; null: not known."""
+    newest: float
+    """Time of the newest state, seconds since 1970 of a node's clock."""
+    MBps: float | None
+    """Rate since the first step or file, in MB/s; null: nothing was read or written yet."""
+    MBps_now: float | None
+    """Rate of the last seconds, in MB/s; null: not known yet."""
+    left_s: float | None
+    """Estimated seconds until the end of the run; null: not known yet."""
+    slowest_rank: int | None
+    """Rank for which the others wait; null: they wait for none."""
+    slowest_host: str | None
+    """Node of this rank."""
+
+
+class LiveDocument(Versioned, frozen=True):
+    """A job while it runs. `top` prints a document on each line."""
+
+    job: str
+    """Name of the job."""
+    state: State
+    """Newest known state of the job."""
+    directory: str
+    """Directory of the job."""
+    run: LiveJobRun | None
+    """The run that goes on; null: none, or its ranks have not written a state."""
 
 
 class JobState(Struct, frozen=True):

@@ -53,6 +53,7 @@ def main() -> None:
     )
     heading()
     own_cost.bench()
+    own_cost.live()
     with tempfile.TemporaryDirectory(dir=".") as name:  # /tmp may have no O_DIRECT
         folder = Path(name).absolute()
         requests.bench(folder)

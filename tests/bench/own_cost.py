@@ -53,6 +53,31 @@ def _cost(batch: int, ahead: int, steps: int) -> Cost:
         return Cost(float(starts[-1] - starts[0]) / (steps - 1), clock.seconds / steps)
 
 
+def live(looks: int = 200, steps: int = 1000) -> None:
+    """Print what the state of a rank costs, which it writes once a second, after `steps` steps a second."""
+    from dlio_hpc.core.live_writer import LiveWriter
+    from dlio_hpc.core.merge import Host
+    from dlio_hpc.core.train import Recorder
+
+    keys = (f"dataset.samples_per_file={looks * steps}", "dataset.files=1", "train.epochs=1", "reader.batch_size=1")
+    with tempfile.TemporaryDirectory() as name:
+        folder, progress = Path(name), Progress("bench", speaks=False)
+        request = planning.Request(runs=folder, data=folder, nodes=1, ranks_per_node=1, generate="never")
+        run = planning.make(workload.load("null", keys), site.load("local"), request).runs[-1]
+        recorder, writer = Recorder(run, progress), LiveWriter(folder, [Host("bench", "1")], 0, progress)
+        writer.watch(recorder)
+        spent = []
+        for _ in range(looks):
+            recorder.done += steps
+            writer._due = 0.0
+            began = time.thread_time()
+            writer.look()
+            spent.append(time.thread_time() - began)
+        writer.close()
+    cost = statistics.median(spent)
+    row(f"state of a rank, {steps} steps a second", f"{cost * 1e6:.0f} us", "1 s", None, f"{cost:.3%}, <= 0.2%")
+
+
 class _CpuClock(AbstractContextManager[None]):
     """Context manager that measures the CPU time of all threads in its `with` block."""
 

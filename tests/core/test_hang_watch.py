@@ -178,7 +178,7 @@ def _record(recorder: Recorder, epochs: int, more: int, clock: float) -> None:
         recorder.step(epoch, row, Batch(None, np.zeros((1, 100), np.uint8), tally))  # type: ignore[arg-type]
         recorder.after_step(epoch, 1e-5, 0.0, 0)
         if step == steps - 1:
-            recorder.arrived((100.0 * steps, 0.0, 0.0, 0.0, 0.0, 0.0))
+            recorder.arrived((100.0 * steps, 0.0, 0.0, 0.0, 0.0, 0.0), 100.0 * steps)
             recorder.disturbed(np.array([steps / 10, 0.1, 2, 0.1, 0, 0.5, 0, 0, 0, 0, 0]))
             recorder.keep(Counts())
 

@@ -66,14 +66,15 @@ def test_seconds_and_samples_of_comparisons_are_those_of_their_epoch(
     monkeypatch.setattr(clock, "now", lambda: at[0])
     monkeypatch.setattr(train, "emulate", lambda *_: after(1000))
     alone: Any = SimpleNamespace(rank=0, size=1)
+    apart: Any = SimpleNamespace(taken=lambda: 0)
     nothing: Any = SimpleNamespace(due=lambda _when: None, barrier=lambda: False)
     comparison: Any = Comparison()
+    arrivals: Any = SimpleNamespace(end=lambda _apart: (0.0,) * 6, from_storage=lambda _columns: 0.0)
     record = train.Recorder(run, _SILENT)
-    loop = train._Loop(alone, run.workload, record, None, nothing, comparison, nothing, nothing)
+    loop = train._Loop(alone, run.workload, record, None, nothing, comparison, apart, nothing)
     for epoch in range(2):
         assert not loop.epoch(epoch, batches())
-        loop.finish_verification(epoch)
-        record.arrived((0.0,) * 6)
+        loop.end_epoch(epoch, arrivals)
     recording = record.recording(Counts(), run.workload)
     assert recording.verified.tolist() == [[sum(seconds) + end, sum(samples)] for seconds, end, samples in _COMPARED]
     assert recording.steps[:, SYNCED].tolist() == [1150, 2251, 3353, 4473, 5581, 6681.5], "no part of a step"

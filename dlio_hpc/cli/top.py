@@ -1,0 +1,81 @@
+"""dlio-hpc top."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dlio_hpc.base import serialization
+from dlio_hpc.batch import job_record
+from dlio_hpc.batch.job_watch import Watched, watch
+from dlio_hpc.cli import console
+from dlio_hpc.cli.jobs import on_jobs, sound
+from dlio_hpc.cli.live_view import LiveView, heading
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.documents.jobs import LiveDocument, LiveJobRun
+
+
+@click.command(context_settings=SETTINGS)
+@on_jobs
+@option("--json", "as_json", is_flag=True, help="Print a JSON document on a line for each job, every --every seconds.")
+@option(
+    "--every", type=click.FloatRange(min=0.1), metavar="SECONDS", default=10.0, show_default=True,
+    help="Time between two lines on a job, if stdout is no terminal or with --json.",
+)  # fmt: skip
+def top(jobs: tuple[str, ...], runs: Path, as_json: bool, every: float) -> int:
+    """Show each JOB or study while it runs, or all jobs below RUNS that have not ended: how far its run is, its rates,
+    and the time that its ranks wait for samples, compute and wait for each other. Ctrl-C ends it; the jobs continue.
+    """
+    directories, code = sound(jobs, runs)
+    live = [directory for directory in directories if not job_record.load(directory).ended]
+    if not live:
+        console.say(f"no job of {' '.join(jobs) or runs} waits or runs; their states: dlio-hpc status")
+        return code
+    try:
+        if sys.stdout.isatty() and not as_json:
+            last = {watched.directory: watched for watched in console.on_screen(watch(live), sys.stdout)}
+            for watched in last.values():
+                console.show(f"{watched.job.job}  {heading(watched)}")
+        else:
+            for text in _texts(live, every, as_json):
+                print(text, flush=True)
+    except KeyboardInterrupt:
+        console.say("the jobs continue")
+    return code
+
+
+def _texts(directories: list[Path], every: float, as_json: bool) -> Iterator[str]:
+    """Yield a line of each job at its first and its last look, and every so many seconds between them."""
+    view, due = LiveView(is_ascii=True), dict.fromkeys(directories, 0.0)
+    for watched in watch(directories):
+        view.add(watched)
+        if time.monotonic() < due[watched.directory] and not watched.is_final:
+            continue
+        due[watched.directory] = time.monotonic() + every
+        if as_json:
+            yield json.dumps(serialization.plain(_document(watched, view.rate(watched))))
+        else:
+            has_run = watched.live is not None and not watched.job.ended
+            yield view.line(watched) if has_run else f"{watched.job.job}: {heading(watched)}"
+
+
+def _document(watched: Watched, rate: float | None) -> LiveDocument:
+    run = watched.live
+    values: dict[str, Any] = {} if run is None else run._asdict()
+    slowest = values.pop("slowest", None)
+    made = None
+    if run is not None:
+        values |= {
+            "MBps": _mega(run.mean_rate), "MBps_now": _mega(rate), "left_s": run.left_s,
+            "slowest_rank": slowest.rank if slowest else None, "slowest_host": slowest.host if slowest else None,
+        }  # fmt: skip
+        made = LiveJobRun(**values)
+    return LiveDocument(watched.job.job, watched.job.state, str(watched.directory.absolute()), made)
+
+
+def _mega(rate: float | None) -> float | None:
+    return None if rate is None else rate / 1e6
