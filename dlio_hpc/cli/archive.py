@@ -6,7 +6,7 @@ import click
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
+from dlio_hpc.cli.verbs import FOLDER, JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.documents.files import (
     ArchiveExtractDocument,
     ArchiveListDocument,
@@ -66,7 +66,7 @@ def list_members(archives: tuple[Path, ...], as_json: bool) -> int:
 
 @archive.command()
 @_ARCHIVES
-@option("--to", type=PATH, metavar="DIR", default=".", show_default=True, help="Folder to extract into.")
+@option("--to", type=FOLDER, metavar="DIR", default=".", show_default=True, help="Folder to extract into.")
 @JSON
 def extract(archives: tuple[Path, ...], to: Path, as_json: bool) -> int:
     """Verify each ARCHIVE, then extract the folder of its job. Print the path of the folder."""

@@ -81,10 +81,13 @@ def _apart(paths: list[Path], only: str | None, outputs: Outputs) -> "tuple[list
 def _merged(paths: list[Path], only: str | None, outputs: Outputs) -> "tuple[list[Examined], int]":
     from dlio_hpc.analysis.log import analyze
     from dlio_hpc.darshan import log_reader
+    from dlio_hpc.darshan.log import refuse_unmatched
 
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("a log is given twice; give one log for each process of the program")
-    return [analyze.logs_of_program([log_reader.load(path) for path in paths], only, outputs.step_s)], 0
+    logs = [log_reader.load(path) for path in paths]
+    refuse_unmatched(logs, only)
+    return [analyze.logs_of_program(logs, only, outputs.step_s)], 0
 
 
 def _report(examined: "list[Examined]") -> "Page":

@@ -32,6 +32,9 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
     if size < 1:
         raise ConfigError("--memory must be the memory of a node, such as 512GiB")
     made = minimum_size.smallest(workloads.load(workload, settings), nodes, ppn, size)
+    result = made.key.removeprefix("-S ").partition("=")[0]
+    if without_effect := [text for text in settings if text.partition("=")[0].strip() == result]:
+        raise ConfigError(f"-S {without_effect[0]} has no effect: {result} is what datasize prints; leave it out")
     if as_json:
         from dlio_hpc.documents.planned import DatasizeDocument
 

@@ -190,7 +190,7 @@ def _rebuild(folder: Path) -> None:
     from dlio_hpc.verdict import history as histories
 
     histories.check_writable(folder)
-    taken = histories.rebuild(folder)
+    taken = histories.rebuild(folder, console.say)
     for note in taken.notes:
         console.say(f"note: {note}")
     console.say(f"history rebuilt from {len(taken.jobs)} archives in {folder}")

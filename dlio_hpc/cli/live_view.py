@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dlio_hpc.base import units
+from dlio_hpc.base.counted_progress import duration
 from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.live_runs import LiveRun, Rates
@@ -115,7 +115,7 @@ def _counts(run: LiveRun) -> Iterator[str]:
     if _PHASES[run.phase]:
         yield _PHASES[run.phase]
     if run.left_s is not None and run.done < run.total:
-        yield f"about {_duration(run.left_s)} left"
+        yield f"about {duration(run.left_s)} left"
 
 
 def _rates(run: LiveRun, now: float | None) -> Iterator[str]:
@@ -140,10 +140,3 @@ def _remarks(run: LiveRun) -> Iterator[str]:
             yield f"slowest: {rank}, {run.slowest.share:.0%} of its files"
     if run.from_storage is not None:
         yield f"{min(run.from_storage, 1):.0%} of bytes came from storage so far"
-
-
-def _duration(seconds: float) -> str:
-    """Return a time in words, to the precision of an estimate."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else units.format_walltime(round(seconds / 60) * 60)[:-3] + " h"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from dlio_hpc.base import units
-from dlio_hpc.base.errors import InfrastructureError
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, PathType, option, parsed
 from dlio_hpc.files import rundir
@@ -170,10 +170,12 @@ def write_junit(path: Path, suite: str, cases: "Sequence[Case]", quiet: bool = F
 @contextmanager
 def written(path: Path) -> Iterator[None]:
     """Create the folder that contains `path`, then run the `with` block, which writes to `path`. If either fails, raise
-    InfrastructureError with the name of `path`.
+    InfrastructureError with the name of `path`, or ConfigError if the path cannot be that of a file.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
+    except (IsADirectoryError, NotADirectoryError, FileExistsError) as fault:
+        raise ConfigError(f"cannot write {path}: {fault.strerror}; give the name of a file") from fault
     except OSError as fault:
         raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault

@@ -48,6 +48,7 @@ def similarity(
     A program without MPI leaves a log for each of its processes. DIR, a folder of logs (*.darshan), and PATTERN, such
     as 'logs/*_id77-*.darshan' in quotes, stand for all logs of one program.
     """
+    _refuse_without_effect((*names, *against), runs, run_name, only)
     if matrix:
         rows = _once(profile for name in names for profile in _all(name, runs, run_name, only))
         columns = _once(profile for name in against or names for profile in _all(name, runs, run_name, only))
@@ -60,6 +61,17 @@ def similarity(
             "program: give their folder, or a pattern in quotes"
         )
     return _pair(*names, runs, run_name, only, outputs)
+
+
+def _refuse_without_effect(names: tuple[str, ...], runs: Path, run_name: str | None, only: str | None) -> None:
+    """Raise a usage error if --run is given without a job, or --only without a Darshan log."""
+    from dlio_hpc.programs.reports import program_profiles
+
+    kinds = {program_profiles.operand(name, jobs_by_name.place(name, runs)) for name in names}
+    if run_name is not None and "job" not in kinds:
+        raise click.UsageError("--run names a run of a job, but no job is compared; leave it out")
+    if only is not None and "log" not in kinds:
+        raise click.UsageError("--only selects files of Darshan logs, but no log is compared; leave it out")
 
 
 def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":

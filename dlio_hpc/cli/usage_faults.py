@@ -9,6 +9,17 @@ _ELSEWHERE = {
     "--qos": "--queue", "--walltime": "--time", "--time-limit": "--time", "--project": "--account",
     "--data-dir": "--data", "--data-folder": "--data",
 }  # fmt: skip
+# Options and arguments that a verb does not take, and what would do, by the verb and the option; "" is an argument.
+_INSTEAD = {
+    ("import", "-S"): "write the keys of dlio_benchmark as it takes them, such as ++workload.reader.batch_size=8; set "
+    "keys of dlio-hpc with -S when you submit the workload",
+    ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
+    ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
+    ("clean", ""): "clean takes no jobs; it removes what killed commands left below --runs. An archived job needs its "
+    "directory no more: remove it with rm",
+    ("submit", ""): "give one workload. Put patterns in quotes, so that the shell does not expand them: --existing "
+    "'*.npz'",
+}
 
 
 def improved(fault: click.ClickException) -> click.ClickException:
@@ -19,6 +30,16 @@ def improved(fault: click.ClickException) -> click.ClickException:
         option = _ELSEWHERE.get(fault.option_name)
         if option is not None and any(option in param.opts for param in fault.ctx.command.params):
             return click.UsageError(f"No such option {fault.option_name!r}; did you mean {option!r}?", fault.ctx)
+    if isinstance(fault, click.UsageError) and fault.ctx is not None and (text := _instead(fault, fault.ctx)):
+        return click.UsageError(f"{fault.format_message().rstrip('.')}: {text}", fault.ctx)
     if isinstance(fault, click.MissingParameter) and isinstance(fault.param, click.Option) and fault.param.help:
         return click.UsageError(f"{fault.format_message().rstrip('.')}: {fault.param.help}", fault.ctx)
     return fault
+
+
+def _instead(fault: click.UsageError, context: click.Context) -> str | None:
+    """Return what would do in place of an option or argument that the verb does not take."""
+    if isinstance(fault, click.NoSuchOption):
+        return _INSTEAD.get((context.command.name or "", fault.option_name))
+    is_extra = "unexpected extra argument" in fault.format_message()
+    return _INSTEAD.get((context.command.name or "", "")) if is_extra else None

@@ -54,6 +54,9 @@ class _Count(click.IntRange):
             least = "" if self.min is None else f" of at least {self.min:g}"
             self.fail(f"found {value!r}; use a whole number{least}", param, ctx)
 
+    def _describe_range(self) -> str:
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
 
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = PathType(path_type=Path, readable=False)

@@ -95,7 +95,9 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
         refuse(
             (
                 sum(value is not None for value in (self.files, self.model_bytes, self.model)) > 1,
-                "give either files or model_bytes" if self.model is None else "model replaces files and model_bytes",
+                "give either files or model_bytes, and null for the other"
+                if self.model is None
+                else "model replaces files and model_bytes: set them to null, or model",
             ),
             (
                 self.model is None and (self.parallelism is not None or self.zero is not None),

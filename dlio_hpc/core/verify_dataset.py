@@ -13,11 +13,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from dlio_hpc.base import serialization
+from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats.format_table import FORMATS
-from dlio_hpc.core.progress import Progress
 from dlio_hpc.dataset import dataset_folder
 
 # Maximum number of faults that are listed. The fingerprint file of a damaged dataset may name any number of files.
@@ -84,9 +84,9 @@ def verify(folder: Path, quick: bool) -> Findings:
         DatasetFault(name, "does not belong to the dataset")
         for name in sorted(dataset_folder.strangers(folder, known.dataset))
     ]
-    progress = Progress(folder.name, speaks=True, to=sys.stderr)
-    size = number = 0
     total = len(dataset_folder.sides(known.dataset)) + dataset_folder.file_count(known.dataset)
+    progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files", total)
+    size = number = 0
     for number, (name, check) in enumerate(_checks(known.dataset, quick), 1):
         file_bytes, file_fault = _checked(os.path.join(folder, name), check)
         size += file_bytes
@@ -95,7 +95,7 @@ def verify(folder: Path, quick: bool) -> Findings:
         if len(faults) >= _MOST_FAULTS:
             faults.append(DatasetFault(folder.name, f"has {_MOST_FAULTS} faults or more: the rest was not checked"))
             break
-        progress.show(number, total, "files", f"{size / 1e6:.0f} MB")
+        progress(number, f"{size / 1e6:,.0f} MB")
     return Findings(number, size, tuple(faults))
 
 

@@ -2,13 +2,16 @@
 reader that has read the log.
 """
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+
+from dlio_hpc.base.errors import ConfigError
 
 Name = Literal[
     "truncated", "garbled", "partial", "unknown version", "DXT missing", "DXT cut", "counters disagree",
@@ -125,6 +128,13 @@ class Log(NamedTuple):
     faults: list[LogFault]
     heat: dict[str, Heat]
     workers: int = 0
+
+
+def refuse_unmatched(logs: Sequence[Log], only: str | None) -> None:
+    """Raise ConfigError if the logs have files, but the path of none matches the regular expression `only`."""
+    names = [name for log in logs for name in log.names.values() if name.startswith("/")]
+    if only is not None and names and not any(map(re.compile(only).search, names)):
+        raise ConfigError(f"--only {only}: no path matches it; the log has {len(names)}, such as {names[0]}")
 
 
 def without_reads(log: Log, paths: Collection[str]) -> Log:

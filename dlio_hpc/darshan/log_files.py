@@ -32,7 +32,10 @@ def listed(paths: Iterable[Path]) -> list[Path]:
         inside = of_folder(path)
         if not inside:
             path_kinds.refuse_other(path, "Darshan logs")
-            raise ConfigError(f"{path} has no logs (*{SUFFIX}); dlio-hpc darshan --summary searches the folders below")
+            raise ConfigError(
+                f"{path} is no recording and has no Darshan logs (*{SUFFIX}); dlio-hpc record makes a recording, and "
+                "dlio-hpc darshan --summary searches the folders below"
+            )
         logs += inside
     return logs
 

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from dlio_hpc.base import serialization, units
+from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
@@ -21,8 +22,6 @@ from dlio_hpc.files import rundir
 
 Report = Callable[[str], None]
 
-# Seconds between two lines of progress.
-_INTERVAL_S = 2.0
 # Number of files of which a job checks that they have not changed since the scan.
 _CHECKED = 4096
 # Nanoseconds.
@@ -44,7 +43,7 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
     called with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
     """
     assert dataset.existing is not None
-    listing = existing_files.listed(place.data, dataset.existing.glob, _Progress(report, "files listed"))
+    listing = existing_files.listed(place.data, dataset.existing.glob, _progress(report, "listed"))
     folder = os.path.join(place.runs, rundir.DATASET_INDEXES, _key(dataset, listing))
     if sample_index.exists(folder):
         index = sample_index.opened(folder)
@@ -58,20 +57,8 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
         raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
 
 
-class _Progress:
-    """Function that reports a number of files, at most every two seconds. total: number of all files; 0: unknown."""
-
-    def __init__(self, report: Report, what: str) -> None:
-        self._report = report
-        self._what = what
-        self._last = time.monotonic()
-        self.total = 0
-
-    def __call__(self, done: int) -> None:
-        if time.monotonic() - self._last > _INTERVAL_S:
-            self._last = time.monotonic()
-            of_total = f" of {self.total}" if self.total else ""
-            self._report(f"existing dataset: {done}{of_total} {self._what}")
+def _progress(report: Report, what: str, total: int = 0) -> CountedProgress:
+    return CountedProgress(report, "existing dataset", f"files {what}", total)
 
 
 def _summary(index: SampleIndex, seconds: float) -> str:
@@ -92,17 +79,16 @@ def _key(dataset: Dataset, listing: Listing) -> str:
 
 def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) -> SampleIndex:
     """Scan all files, and return their index, which is kept in memory."""
-    files = _of_files(listing, dataset, _Progress(report, "files scanned"))
+    files = _of_files(listing, dataset, _progress(report, "scanned", len(listing.names)))
     return sample_index.made(folder, listing, [file.samples for file in files], _common_array(listing, files))
 
 
-def _of_files(listing: Listing, dataset: Dataset, progress: "_Progress") -> list[ScannedFile]:
+def _of_files(listing: Listing, dataset: Dataset, progress: CountedProgress) -> list[ScannedFile]:
     """Scan the files, several at the same time."""
 
     def scan(number: int) -> ScannedFile:
         return file_scans.scan(os.path.join(listing.folder, listing.names[number]), int(listing.sizes[number]), dataset)
 
-    progress.total = len(listing.names)
     return existing_files.in_parallel(scan, range(len(listing.names)), progress)
 
 
@@ -113,7 +99,7 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
     existing = dataset.existing
     assert existing is not None
     assert existing.scan is not None
-    listing = existing_files.listed(data, existing.glob, _Progress(report, "files listed"))
+    listing = existing_files.listed(data, existing.glob, _progress(report, "listed"))
     folder = existing.scan.index
     if os.path.basename(folder) != _key(dataset, listing):
         raise ConfigError(

@@ -82,3 +82,6 @@ def _without_effect(plan: Plan) -> Iterator[str]:
     ignored = [option for option, value in given.items() if value]
     if plan.site.scheduler == "local" and ignored:
         yield f"{', '.join(ignored)}: no effect, because site {plan.site.name} has no batch system"
+    saved = [run.workload.checkpoint for run in plan.runs if run.workload.checkpoint is not None]
+    for mode in dict.fromkeys(keys.mode for keys in saved if keys.mode != "posix" and keys.transfer_size is not None):
+        yield f"checkpoint.transfer_size: no effect with mode: {mode}, whose library chooses its requests itself"

@@ -15,6 +15,8 @@ from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.plan import Plan
 
 # Prefix of an override that sets a key of the site profile and not of the workload.
+# Keys that a scan of existing files determines.
+_SCANNED = ("dataset.files", "dataset.samples_per_file", "dataset.sample.bytes")
 _SITE = "site."
 # Number of measured runs of each point if two file systems, A and B, are compared. The order is A B B A A B B A.
 _PAIRS = 4
@@ -58,6 +60,7 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     """Plan the study and its jobs without checking the limits of the site. report: as in planned()."""
     path, folders = _file(options), _folders(options)
     of_site, of_workload = _separated((*_existing(options), *options.overrides))
+    _check_scanned(options, of_workload)
     machine = site.load(options.site or site.here(), of_site)
     if path is None:
         if options.full:
@@ -115,6 +118,18 @@ def _folders(options: Options) -> tuple[str, ...]:
 def _existing(options: Options) -> tuple[str, ...]:
     """Return the override of the workload for the option --existing."""
     return () if options.existing is None else (f"dataset.existing.glob={json.dumps(options.existing)}",)
+
+
+def _check_scanned(options: Options, overrides: tuple[str, ...]) -> None:
+    """Raise ConfigError if existing files are to be read, and a key is set whose value their scan determines."""
+    if options.existing is None and not any(text.startswith("dataset.existing") for text in overrides):
+        return
+    for text in overrides:
+        key = text.partition("=")[0].strip()
+        if key in _SCANNED:
+            raise ConfigError(
+                f"-S {text} has no effect with --existing: {key} is that of the files that exist; leave it out"
+            )
 
 
 def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

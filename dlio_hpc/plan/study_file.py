@@ -104,6 +104,13 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for name, part in self.parts.items():
             if part.workload is None and self.workload is None:
                 raise ValueError(f"parts.{name} has no workload")
+            for key in part.laptop.sweep:
+                if part.sweep and key not in part.sweep:
+                    names = ", ".join(part.sweep)
+                    raise ValueError(
+                        f"parts.{name}.laptop.sweep: {key} is not in the sweep of the part, which has {names}; its "
+                        "values replace those of the same key"
+                    )
 
 
 def load(name: str) -> StudyFile:

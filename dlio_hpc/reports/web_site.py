@@ -13,6 +13,7 @@ from urllib.parse import quote
 from msgspec import structs
 
 from dlio_hpc.base import units
+from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, classified, of_system
 from dlio_hpc.files import archive, atomic_file, rundir
 from dlio_hpc.records import job_outcome, outcomes, study_outcome
@@ -67,18 +68,20 @@ def addresses(folder: Path) -> Address:
     return address
 
 
-def make(folder: Path, archives: Path, is_anew: bool, progress: Callable[[str], None]) -> SiteMade:
+def make(folder: Path, archives: Path, is_anew: bool, report: Callable[[str], None]) -> SiteMade:
     """Make the pages that are missing or older than their archives, then the dashboard. folder: folder of the site.
-    archives: folder of archives, whose history is up to date. is_anew: whether to make all pages. progress: function
-    that is called with the path of each new page. Raise ConfigError if a page would replace a file that this command
-    did not write.
+    archives: folder of archives, whose history is up to date. is_anew: whether to make all pages. report: function that
+    is called with lines of progress. Raise ConfigError if a page would replace a file that this command did not write.
     """
     for directory in (folder, folder / JOBS, folder / STUDIES):
         _make_folder(directory)
     entries = history.entries(archives)
     written, kept, unread, codes = [], 0, [], []
     broken: set[Path] = set()
-    for job in (*_jobs(archives), *_studies(archives, entries)):
+    jobs = [*_jobs(archives), *_studies(archives, entries)]
+    progress = CountedProgress(report, str(folder), "pages", len(jobs))
+    for number, job in enumerate(jobs):
+        progress(number)
         target = folder / job.kind / f"{job.name}.html"
         if not _is_ours(target):
             unread.append(Unread(job.name, f"{target} was not written by dlio-hpc site-report; move it away"))
@@ -99,7 +102,6 @@ def make(folder: Path, archives: Path, is_anew: bool, progress: Callable[[str], 
             continue
         _write(target, text)
         written.append(f"{job.kind}/{job.name}.html")
-        progress(str(target))
     _write(folder / INDEX, _index(folder, archives, entries, unread))
     return SiteMade(tuple(written), kept, tuple(unread), tuple(codes))
 

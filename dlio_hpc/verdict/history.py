@@ -6,7 +6,7 @@ The file is only an index: it can be rebuilt from the archives and the decisions
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc.base import serialization
+from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.records import job_outcome
@@ -50,6 +51,9 @@ class Where(NamedTuple):
 
 
 EVERYTHING = Where()
+
+
+Report = Callable[[str], None]
 
 
 class _Read(NamedTuple):
@@ -96,24 +100,37 @@ def knows(path: Path) -> bool:
         return _is_known(db, path)
 
 
-def take_in(folder: Path) -> Taken:
-    """Add to the history of `folder` the archives and decisions in `folder` that the history lacks."""
+def take_in(folder: Path, report: Report = lambda _: None) -> Taken:
+    """Add to the history of `folder` the archives and decisions in `folder` that the history lacks. report: function
+    that is called with lines of progress.
+    """
     with _reading(folder) as db:
         news = _news(db, folder)
     if not news.archives and not news.decisions:
         return Taken((), ())
-    read = [_read(path) for path in news.archives]
+    read = _read_all(news.archives, report)
     with history_database.writing(folder) as db:
         return _take_in(db, folder, read)
 
 
-def rebuild(folder: Path) -> Taken:
+def _read_all(paths: Sequence[Path], report: Report) -> list[_Read]:
+    progress = CountedProgress(report, "history", "archives read", len(paths))
+    read: list[_Read] = []
+    for path in paths:
+        progress(len(read))
+        read.append(_read(path))
+    return read
+
+
+def rebuild(folder: Path, report: Report = lambda _: None) -> Taken:
     """Rebuild the history from the archives and decisions. A job whose file is there, but cannot be read, keeps its
     present entry. Concurrent readers see either the old or the new history.
+    report: function that is called with lines of progress.
+
     The content of the history file is replaced; the file itself is replaced by a new one only if it cannot be used.
     """
     history_database.check_folder(folder)
-    read = [_read(path) for path in _archives(folder)]
+    read = _read_all(list(_archives(folder)), report)
     try:
         with history_database.writing(folder) as db:
             present = _entries(db, [_job(result.path) for result in read if result.entry is None])

@@ -51,7 +51,7 @@ def refresh(where: Path, report: Report) -> None:
     nothing if this user has no permission to write the history. In that case, entries() reads the new archives itself.
     """
     if history.is_writable(where):
-        for note in history.take_in(where).notes:
+        for note in history.take_in(where, report).notes:
             report(f"note: {note}")
 
 

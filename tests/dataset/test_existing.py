@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc.base import serialization
+from dlio_hpc.base import counted_progress, serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import LoaderName, Shuffle
 from dlio_hpc.config.workload import Draft, Workload
@@ -302,7 +302,8 @@ def test_a_copy_has_the_same_fingerprint_and_other_files_another(tmp_path: Path)
 
 def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     existing.images(tmp_path / "data")
-    monkeypatch.setattr(dataset_scan, "_INTERVAL_S", 0)
+    monkeypatch.setattr(counted_progress, "_FIRST_S", 0)
+    monkeypatch.setattr(counted_progress, "_INTERVAL_S", 0)
     lines: list[str] = []
     place = dataset_scan.ScanFolders(str(tmp_path / "data"), str(tmp_path))
     dataset_scan.described(existing.unscanned("raw", "**").dataset, place, lines.append)

@@ -410,3 +410,12 @@ def test_a_log_that_is_not_there_is_a_row(run: Run) -> None:
     done = run("dlio-hpc", "darshan", "--summary", "nowhere.darshan", APPS / "heat.darshan")
     assert done.code == 2
     assert done.out.startswith("Bad: 2 programs from 2 logs: 1 good, 1 unreadable;")
+
+
+@pytest.mark.parametrize("verb", ["darshan", "characterize"])
+def test_an_expression_that_no_file_matches_is_an_error(run: Run, verb: str) -> None:
+    log = APPS / "csv_memory.darshan"
+    done = run("dlio-hpc", verb, log, "--only", "no/such/file")
+    assert done.code == 2
+    assert "--only no/such/file: no path matches it; the log has " in done.err
+    assert ", such as /" in done.err

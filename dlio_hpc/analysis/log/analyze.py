@@ -14,7 +14,7 @@ from dlio_hpc.analysis.log.summary import summarise
 from dlio_hpc.analysis.log.view import View
 from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan import clock_alignment, log_faults, log_reader, run_logs
-from dlio_hpc.darshan.log import Log, LogFault
+from dlio_hpc.darshan.log import Log, LogFault, refuse_unmatched
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.plan.plan import Run
 
@@ -65,7 +65,9 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
     """Read and analyse the Darshan log of any program. only: regular expression; files whose path it does not match are
     left out. step_s: length of a step of the timeline in seconds; None for 200 steps.
     """
-    return logs_of_program([log_reader.load(path)], only, step_s)
+    logs = [log_reader.load(path)]
+    refuse_unmatched(logs, only)
+    return logs_of_program(logs, only, step_s)
 
 
 def logs_of_program(logs: Sequence[Log], only: str | None = None, step_s: float | None = None) -> Examined:
@@ -192,13 +194,6 @@ def _is_possible(log: Log, faults: list[LogFault]) -> bool:
     return all(log_faults.has_possible(faults, subject) for subject in ("a job", *log.counted))
 
 
-def _matching(only: str | None) -> Callable[[str], bool]:
-    if only is None:
-        return lambda path: True
-    expression = re.compile(only)
-    return lambda path: expression.search(path) is not None
-
-
 def _data_of(made: Run) -> Callable[[str], bool]:
     """Return a function that takes a path and returns whether the file is data of the run: a file of the run's dataset
     or one of its outputs. Three files do not count as data: the marker file for clock alignment, the note that
@@ -212,3 +207,10 @@ def _data_of(made: Run) -> Callable[[str], bool]:
         return path.startswith(f"{made.outputs}/") or (folder == made.dataset and not dataset_folder.is_note(name))
 
     return is_data
+
+
+def _matching(only: str | None) -> Callable[[str], bool]:
+    if only is None:
+        return lambda path: True
+    expression = re.compile(only)
+    return lambda path: expression.search(path) is not None

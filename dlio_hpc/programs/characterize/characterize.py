@@ -10,7 +10,7 @@ from dlio_hpc.analysis.log import merged_program, requests
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import format_size
 from dlio_hpc.darshan import log_faults, log_reader
-from dlio_hpc.darshan.log import Log, LogFault
+from dlio_hpc.darshan.log import Log, LogFault, refuse_unmatched
 from dlio_hpc.programs.characterize import derive
 from dlio_hpc.programs.characterize.derive import Derived
 from dlio_hpc.programs.files import file_roles
@@ -66,6 +66,8 @@ def of_logs(
     """Characterise the program that wrote these logs, which are already read. See load()."""
     faults = [fault for log in logs for fault in _judged(log)]
     log = merged_program.merge(logs)
+
+    refuse_unmatched(logs, only)
 
     def wanted(path: str) -> bool:
         return _OF_RECORDER.search(path) is None and (only is None or re.search(only, path) is not None)

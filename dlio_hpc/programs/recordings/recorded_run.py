@@ -28,10 +28,14 @@ _LATE_S = 0.1
 
 
 def prepare(folder: Path | None) -> Path:
-    """Make the folder of a recording, with a copy of the recorder. Raise ConfigError if it has a recording already."""
+    """Make the folder of a recording, with a copy of the recorder. Raise ConfigError if it has a recording or other
+    files already.
+    """
     folder = Path(time.strftime("recording-%Y%m%d-%H%M%S") if folder is None else folder).absolute()
     if (folder / "recorder").exists() or recording_files.is_recording(folder):
         raise ConfigError(f"{folder} has a recording already; choose another folder with -o")
+    if folder.is_dir() and (others := sorted(os.listdir(folder))):
+        raise ConfigError(f"{folder} has other files, such as {others[0]}; give a new folder with -o")
     if ":" in str(folder):
         raise ConfigError(f"{folder} has a colon in its name, which PYTHONPATH does not allow; choose another folder")
     try:

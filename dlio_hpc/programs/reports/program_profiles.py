@@ -4,6 +4,7 @@ profile.
 
 import glob
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -21,6 +22,13 @@ from dlio_hpc.programs.similarity.io_profile import Kind, Profile
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunFiles, RunOutcome
 from dlio_hpc.results.run_result import Result
+
+
+def operand(name: str, path: Path) -> Literal["reference", "job", "log"]:
+    """Return what `name` stands for. path: path of the job, archive or log."""
+    if reference_profile.is_reference(name):
+        return "reference"
+    return "job" if path.name.endswith(archive.SUFFIX) or (path / rundir.JOB).exists() else "log"
 
 
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
