@@ -19,7 +19,7 @@ import msgspec
 import dlio_hpc
 from dlio_hpc.base import key_texts
 from dlio_hpc.cli import json_documents, key_table, man_page
-from dlio_hpc.cli.key_table import Key, Section
+from dlio_hpc.cli.key_table import KeyFacts, KeySection
 from dlio_hpc.cli.verb_groups import VERBS
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
@@ -57,17 +57,17 @@ def fields_of(name: str) -> str:
     )
 
 
-def _section(section: Section, entry: Callable[[Key], str]) -> str:
+def _section(section: KeySection, entry: Callable[[KeyFacts], str]) -> str:
     heading = [f"### {section.path}", _filled(section.text)] if section.path else []
     return "\n\n".join([*heading, *map(entry, section.keys)])
 
 
-def _key(key: Key) -> str:
+def _key(key: KeyFacts) -> str:
     """Return a key with its facts in one paragraph, and its meaning in another."""
     return f"{_item(key.name, '; '.join([_kind(key), *key_table.facts(key)]))}\n\n{_filled(key.meaning, '    ')}"
 
 
-def _kind(key: Key) -> str:
+def _kind(key: KeyFacts) -> str:
     """Return the type of a key, with links to the sections of mappings in it."""
     places = dict.fromkeys(f"{key.path}{suffix}" for _, suffix in key_table.structs_in(key.type))
     links = " and ".join(f"[{place}](#{_anchor(place)})" for place in places)

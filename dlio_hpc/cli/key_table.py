@@ -51,7 +51,7 @@ _LEAD = (
 )
 
 
-class Key(NamedTuple):
+class KeyFacts(NamedTuple):
     """A key of a file. path: such as dataset.files. kind: its type in words. unit: empty if it has none. default: value
     as YAML, or "required" with its condition. example: YAML; empty if the default is example enough.
     """
@@ -74,17 +74,17 @@ class Key(NamedTuple):
         return self.default.startswith("required")
 
 
-class Section(NamedTuple):
+class KeySection(NamedTuple):
     """The keys of a mapping. path: its key, such as dataset.auxiliary_files[]; empty at the top of a file. text: its
     docstring.
     """
 
     path: str
     text: str
-    keys: tuple[Key, ...]
+    keys: tuple[KeyFacts, ...]
 
 
-def of(name: str) -> list[Section]:
+def of(name: str) -> list[KeySection]:
     """Return the sections of a kind of file. name: a key of json_schema.KINDS."""
     first, *others = sections(json_schema.KINDS[name])
     if name == "suite":
@@ -93,10 +93,10 @@ def of(name: str) -> list[Section]:
     return [first, *others]
 
 
-def sections(struct: Any, path: str = "") -> list[Section]:
+def sections(struct: Any, path: str = "") -> list[KeySection]:
     """Return the section of a struct and of all structs below it. Raise ValueError for a field without a docstring."""
     keys = tuple(_keys(struct, f"{path}." if path else ""))
-    listed = [Section(path, " ".join((struct.__doc__ or "").split()), keys)]
+    listed = [KeySection(path, " ".join((struct.__doc__ or "").split()), keys)]
     below = dict.fromkeys((inner, f"{key.path}{suffix}") for key in keys for inner, suffix in structs_in(key.type))
     return listed + [section for inner, place in below for section in sections(inner, place)]
 
@@ -111,7 +111,7 @@ def text(name: str) -> str:
     return "\n\n".join(parts)
 
 
-def facts(key: Key) -> list[str]:
+def facts(key: KeyFacts) -> list[str]:
     """Return the facts about a key besides its type and its meaning, such as "unit: bytes"."""
     default = key.default if key.default in _IN_WORDS else f"`{key.default}`"
     stated = [
@@ -155,7 +155,7 @@ def describe(kind: Any, named: Callable[[Any], str] = lambda struct: "mapping") 
     return _TYPES[kind][0] if kind in _TYPES else named(kind)
 
 
-def _keys(struct: Any, prefix: str) -> Iterator[Key]:
+def _keys(struct: Any, prefix: str) -> Iterator[KeyFacts]:
     """Yield the keys of a struct. prefix: key of the struct with a dot, or ""."""
     texts = key_texts.of(struct)
     for field in msgspec.structs.fields(struct):
@@ -170,7 +170,7 @@ def _keys(struct: Any, prefix: str) -> Iterator[Key]:
         if path in SHORT_FORMS:
             kind = f"{describe(SHORT_FORMS[path])} or {kind}"
         default = _required(struct, field.name) if field.required else _default(field)
-        yield Key(
+        yield KeyFacts(
             path,
             kind,
             _unit(path, SHORT_FORMS.get(path, field.type)),
@@ -232,7 +232,7 @@ def _bounded(kind: str, metas: tuple[Any, ...]) -> str:
     return " ".join([kind, " and ".join(bounds)]).strip()
 
 
-def _text_of(key: Key) -> str:
+def _text_of(key: KeyFacts) -> str:
     stated = "; ".join([key.kind, *facts(key)])
     return f"  {key.path}\n{_indented(stated, '      ')}\n{_indented(key.meaning, '      ')}"
 

@@ -8,7 +8,7 @@ import pytest
 
 from dlio_hpc.base import serialization
 from dlio_hpc.cli import json_schema, key_table
-from dlio_hpc.cli.key_table import Key
+from dlio_hpc.cli.key_table import KeyFacts
 from tests.conftest import Run
 from tests.support.places import ROOT
 
@@ -48,7 +48,7 @@ def test_generated_parts_are_read_in_a_pager() -> None:
 
 
 @pytest.mark.parametrize("key", _KEYS.values(), ids=list(_KEYS))
-def test_each_key_has_a_type_and_a_valid_example(key: Key) -> None:
+def test_each_key_has_a_type_and_a_valid_example(key: KeyFacts) -> None:
     assert key.kind
     if key.example:
         serialization.convert(serialization.parse_yaml(key.example, key.path), key.type, key.path)
