@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def _page(name: str) -> str:
 
 
 @pytest.mark.parametrize("path", _PAGES, ids=lambda path: path.stem)
-def test_the_reference_pages_are_current(path: Any) -> None:
+def test_the_reference_pages_are_current(path: Path) -> None:
     page = path.read_text()
     assert reference_pages.filled(page) == page, f"{path.name} is not what the program says; run: make reference"
 
@@ -130,3 +131,14 @@ def test_the_page_of_commands_has_every_option() -> None:
     assert "## dlio-hpc baseline\n" in page
     assert "### dlio-hpc baseline accept\n" in page
     assert "- `--text`: Print all keys of NAME" in page
+
+
+_GENERIC = {"slurm", "pbs", "flux", "local"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "site_profiles").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_profile_of_a_machine_names_its_sources_and_their_dates(path: Path) -> None:
+    """docs/how-to/site-profile.md says so."""
+    head = re.split(r"^(?!#)", path.read_text(), maxsplit=1, flags=re.MULTILINE)[0]
+    is_sourced = re.search(r"as of|facts|Sources", head) and re.search(r"\b20\d\d-\d\d", head)
+    assert bool(is_sourced) == (path.stem not in _GENERIC)
