@@ -114,19 +114,26 @@ def test_lines_for_cron_name_their_commands_in_full(path: Path) -> None:
         assert not [program for program in programs if not program.startswith("/")], line
 
 
-def test_the_nightly_line_runs_as_cron_runs_it(tmp_path: Path, small: Path) -> None:
+_SETTINGS = "/projects/storage/dlio-hpc/site"
+
+
+@pytest.mark.parametrize(("page", "changed"), [
+    ("tutorials/nightly-regression.md", {"-s SITE": "-s local", "-d DIR": "-d data"}),
+    ("how-to/facility.md", {f"DLIO_HPC_SITE_PATH={_SETTINGS}": "DLIO_HPC_SITE_PATH=$HOME/site"}),
+])  # fmt: skip
+def test_the_nightly_line_runs_as_cron_runs_it(page: str, changed: dict[str, str], tmp_path: Path, small: Path) -> None:
     """cron sets SHELL, PATH, HOME and LOGNAME, and starts commands in the home folder."""
-    (line,) = _CRON_PAGES[_ROOT / "docs" / "tutorials" / "nightly-regression.md"]
+    (line,) = _CRON_PAGES[_ROOT / "docs" / page]
     small.with_name("tiny.yaml").write_text(_SUITE)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "defaults.yaml").write_text("site: local\ndata: $HOME/data\nruns: $HOME/dlio-runs\n")
     mail = tmp_path / "mail"
     mail.write_text('#!/bin/sh\n{ echo "$@"; cat; } > mailed.txt\n')
     mail.chmod(0o755)
-    for written, here in {
-        "/sw/dlio-hpc/bin": str(BIN), "--suite nightly": "--suite ./tiny.yaml", "-s SITE": "-s local",
-        "-d DIR": "-d data", "/usr/bin/mail": str(mail),
-    }.items():  # fmt: skip
+    here = {"/sw/dlio-hpc/bin": str(BIN), "--suite nightly": "--suite ./tiny.yaml", "/usr/bin/mail": str(mail)}
+    for written, text in (here | changed).items():
         assert written in line
-        line = line.replace(written, here)
+        line = line.replace(written, text)
     environment = {"SHELL": "/bin/sh", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LOGNAME": "storage"}
     if "PYTHONPATH" in os.environ:  # where dlio-hpc is not installed
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
