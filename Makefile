@@ -1,4 +1,4 @@
-# make demo | install PREFIX=DIR | test | test-all | test-rest | test-real | test-failed | lint | docs | pictures | bench | verdict-rates | mutants | faults. Each target sets up .venv first.
+# make demo | install PREFIX=DIR | test | test-all | test-rest | test-real | test-failed | lint | docs | reference | pictures | bench | verdict-rates | mutants | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -67,6 +67,10 @@ docs: $(VENV)/docs.stamp
 faults: $(VENV)/test.stamp
 	$(BIN)/python -m tests.support.faults $(FAULTS)
 
+# Writes the generated parts of docs/reference/*.md.
+reference: $(VENV)/test.stamp
+	$(BIN)/python docs/reference_pages.py
+
 # Draws the pictures of the documentation again, from a job and a study on this computer.
 pictures: $(VENV)/test.stamp
 	docs/pictures.sh $(BIN)
@@ -106,4 +110,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo install test test-all test-rest test-real test-failed lint docs bench verdict-rates mutants faults pictures regold clean
+.PHONY: demo install test test-all test-rest test-real test-failed lint docs reference bench verdict-rates mutants faults pictures regold clean

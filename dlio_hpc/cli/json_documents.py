@@ -53,7 +53,7 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Verbs without --json, each with the reason.
 WITHOUT: dict[str, str] = {
-    "schema": "prints JSON Schema in any case",
+    "schema": "prints JSON Schema, or text for a terminal",
     "completion": "prints a script for a shell",
     "record": "prints what the program prints",
 }

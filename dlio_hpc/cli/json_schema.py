@@ -71,7 +71,7 @@ _WRITTEN: dict[Any, Schema] = {
 }
 # Keys of which one alternative suffices, instead of the fields without a default. A scan of existing files sets the
 # layout of a dataset, and a workload without a dataset writes checkpoints.
-_ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
+ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
     Workload: (["name"], [["dataset"], ["checkpoint"]]),
     Dataset: (
         ["format"],
@@ -155,8 +155,8 @@ def _struct(struct: Any, path: str, made: _Made) -> Schema:
         properties[field.encode_name] = {**described, **schema}
     required = [field.encode_name for field in msgspec.structs.fields(struct) if field.required]
     choices: Schema = {}
-    if struct in _ALTERNATIVES:
-        required, alternatives = _ALTERNATIVES[struct]
+    if struct in ALTERNATIVES:
+        required, alternatives = ALTERNATIVES[struct]
         choices = {"anyOf": [{"required": keys} for keys in alternatives]}
     schema = {"type": "object", "properties": properties, "additionalProperties": False, **choices}
     return {**schema, "required": required} if required else schema

@@ -65,20 +65,30 @@ def _entry(name: str, verb: Verb) -> list[str]:
 
 def _verb_page(program: str, name: str) -> str:
     """Return the page of a verb. program: the command line by which the page names the verb."""
-    command = cli.get_command(click.Context(cli), name)
-    assert command is not None
-    context, verb = _context(command, program), VERBS[name]
+    context, verb = context_of(name, program), VERBS[name]
     commands = []
-    if isinstance(command, click.Group):
-        commands.append("COMMANDS")
-        for inner in command.list_commands(context):
-            child = command.get_command(context, inner)
-            assert child is not None
-            commands += _inner_command(_context(child, f"{program} {inner}", context))
+    if isinstance(context.command, click.Group):
+        commands = ["COMMANDS", *(line for inner in contexts_within(context) for line in _inner_command(inner))]
     example = verb.example.replace("dlio-hpc submit", program) if name == _SUBMIT else verb.example
     neighbours = next(verbs for verbs in GROUPS.values() if name in verbs)
     others = [other for other in neighbours if other != name]
     return _page(context, verb.summary, commands, [example], others)
+
+
+def context_of(name: str, program: str = "") -> click.Context:
+    """Return the context of a verb. program: the command line by which its help names it; empty: dlio-hpc VERB."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return _context(command, program or f"dlio-hpc {name}")
+
+
+def contexts_within(context: click.Context) -> Iterator[click.Context]:
+    """Yield the contexts of the commands of a group."""
+    assert isinstance(context.command, click.Group)
+    for name in context.command.list_commands(context):
+        command = context.command.get_command(context, name)
+        assert command is not None
+        yield _context(command, f"{context.command_path} {name}", context)
 
 
 def _inner_command(context: click.Context) -> list[str]:

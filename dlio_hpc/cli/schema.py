@@ -12,19 +12,27 @@ NAMES = ("workload", "site", "study", "suite", "criteria")
 
 @click.command(context_settings=SETTINGS)
 @argument("name", type=click.Choice(NAMES), required=False)
+@click.option("--text", "as_text", is_flag=True, help="Print all keys of NAME for a terminal of 80 columns instead.")
 @click.option(
     "--json-of", "verb", type=click.Choice(list(json_documents.DOCUMENTS)), metavar="VERB",
     help='Print the schema of what a verb prints with --json: report, "baseline list".',
 )  # fmt: skip
-def schema(name: str | None, verb: str | None) -> None:
+def schema(name: str | None, as_text: bool, verb: str | None) -> None:
     """Print the JSON Schema of a kind of YAML file, or of the JSON document of a verb.
+
+    With --text, print each key with its type, unit, default, example and meaning.
 
     Editors complete and check a file whose first line names it: # yaml-language-server: $schema=workload.json
     """
-    from dlio_hpc.cli import json_schema
+    from dlio_hpc.cli import json_schema, key_table
 
     if (name is None) == (verb is None):
         raise click.UsageError(f"give one of {', '.join(map(repr, NAMES))}, or --json-of VERB")
+    if as_text and name is None:
+        raise click.UsageError(f"--text prints the keys of one of {', '.join(map(repr, NAMES))}, not of --json-of VERB")
+    if as_text:
+        print(key_table.text(str(name)))
+        return
     if name is not None:
         made = json_schema.of(name)
     else:

@@ -67,7 +67,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     "Manage files": {
         "workloads": Verb("catalogue", "List or print workloads", "dlio-hpc workloads unet3d_h100"),
         "sites": Verb("catalogue", "List, print or make site profiles", "dlio-hpc sites new mycluster"),
-        "schema": Verb("schema", "JSON Schema of YAML files, for editors", "dlio-hpc schema workload"),
+        "schema": Verb("schema", "Keys of YAML files, as text or JSON Schema", "dlio-hpc schema workload --text"),
         "datasets": Verb("datasets", "List, verify and remove datasets", "dlio-hpc datasets list -d /scratch/dlio"),
         "archive": Verb(
             "archive", "Verify, list, extract, share and prune archives", "dlio-hpc archive verify JOB.tar.zst"

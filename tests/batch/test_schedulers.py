@@ -1,6 +1,7 @@
 """Answers of batch systems are read correctly; the texts were seen on real ones or are read in their sources."""
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -1304,6 +1305,23 @@ def test_a_name_that_was_cut_is_ours(said: Said, name: str) -> None:
     said["squeue"] = Answer(0, f"7|RUNNING|None|{name}|/x", "")
     job = JobRef("7", Path("/nowhere"), "demo-20261125-210000-abcdef")
     assert _states("slurm", job)["7"].state == "running"
+
+
+_SOURCE = re.compile(r"  +# (?:detected|not detected|default|given|one node|as cpus)\b")
+
+
+@pytest.mark.parametrize("answers", [
+    {},
+    {"sbatch": "slurm 23.11.1", "sinfo": "debug*|4|8|1:00:00|up|1-infinite"},
+    {"qsub": "pbs_version = 23.06", "qstat": '{"Queue": {"workq": {"enabled": "True"}}}',
+     "pbsnodes": "resources_available.ncpus = 8"},
+], ids=["local", "slurm", "pbs"])  # fmt: skip
+def test_each_value_of_a_new_profile_has_its_source(said: Said, answers: dict[str, str]) -> None:
+    said.update({program: Answer(0, text, "") for program, text in answers.items()})
+    lines = [line for line in new_site_profile.profile("mine").splitlines() if line and not line.startswith("#")]
+    assert [line for line in lines if not _SOURCE.search(line)] == ["launcher:"]
+    assert any("detected: sinfo" in line for line in lines) == ("sinfo" in answers)
+    assert any("# detected: pbsnodes -a" in line for line in lines) == ("qsub" in answers)
 
 
 def test_a_profile_lists_the_clusters(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,11 @@ NAMES = (
     Mistake("nothing to measure", "dlio-submit -s local", ("give a WORKLOAD", "--study NAME", "--suite NAME")),
     Mistake("workload and suite", "dlio-submit demo --suite nightly", ("demo and nightly", "give a WORKLOAD, or")),
     Mistake("two workloads", "dlio-submit demo cosmoflow", ("cosmoflow",)),
+    Mistake(
+        "keys of a document as text",
+        "dlio-hpc schema --json-of report --text",
+        ("--text", "'workload'", "not of --json-of"),
+    ),
     Mistake("schema misspelt", "dlio-hpc schema workloads", ("found 'workloads'", "did you mean 'workload'?", "site")),
     Mistake("shell that is not known", "dlio-hpc completion csh", ("found 'csh'", "use one of: bash, zsh, fish")),
     Mistake("workload to print", "dlio-hpc workloads demmo", ("no workload 'demmo'", "did you mean 'demo'?")),

@@ -170,7 +170,7 @@ def _detect() -> detection.DetectedSystem | None:
         for row in rows
         if row[-1] == "running"
     ]
-    return detection.DetectedSystem(version.splitlines()[0], queues=queues, launcher=_launcher)
+    return detection.DetectedSystem(version.splitlines()[0], queues=queues, launcher=_launcher, queues_from="qstat -Q")
 
 
 def _launcher(_library: str) -> detection.DetectedLauncher:

@@ -40,7 +40,8 @@ class DetectedSystem(NamedTuple):
     if there is no default queue. cpus: number of CPUs of a node; None if unknown. job_options, remote: values of these
     keys for a new profile. launcher: function that returns the batch system's own launcher; None if ranks are started
     with mpiexec. The argument of this function is the first line of the version text of the MPI library. clusters:
-    names of the clusters that jobs can be submitted to from here.
+    names of the clusters that jobs can be submitted to from here. queues_from, cpus_from: commands that name the queues
+    and the number of CPUs.
     """
 
     version: str
@@ -51,6 +52,8 @@ class DetectedSystem(NamedTuple):
     remote: str | None = None
     launcher: Callable[[str], DetectedLauncher] | None = None
     clusters: Sequence[str] = ()
+    queues_from: str = ""
+    cpus_from: str = ""
 
 
 def try_ask(*arguments: str) -> Answer | None:

@@ -199,7 +199,10 @@ def _detect() -> detection.DetectedSystem | None:
     ]
     default = next((name for name, marked, *_ in rows if marked.endswith("*")), None)
     cpus = min((cores // count for _, count, cores in nodes if count), default=None)
-    return detection.DetectedSystem(f"Flux {instance.out}", default, queues, cpus, launcher=_launcher)
+    return detection.DetectedSystem(
+        f"Flux {instance.out}", default, queues, cpus, launcher=_launcher, queues_from="flux queue list",
+        cpus_from="flux resource list, fewest cores of a node",
+    )  # fmt: skip
 
 
 def _limit(seconds: str) -> str:

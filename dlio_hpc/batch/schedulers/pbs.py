@@ -302,8 +302,9 @@ def _detect() -> detection.DetectedSystem | None:
         known = {}
     queues = [_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
     return detection.DetectedSystem(
-        f"PBS {version[1]}", None, queues, _cpus(), job_options=["-l place=scatter", "-k doe"], remote="pbs_tmrsh"
-    )
+        f"PBS {version[1]}", None, queues, _cpus(), job_options=["-l place=scatter", "-k doe"], remote="pbs_tmrsh",
+        queues_from="qstat -Q -f", cpus_from="pbsnodes -a, smallest node",
+    )  # fmt: skip
 
 
 def _cpus() -> int | None:

@@ -320,8 +320,9 @@ def _detect() -> detection.DetectedSystem | None:
     distinct = list({queue.name: queue for queue in queues}.values())
     options = ["--exclusive", *([f"--clusters={cluster}"] if cluster else [])]
     return detection.DetectedSystem(
-        slurm.out, default, distinct, cpus, job_options=options, launcher=_launcher, clusters=_cluster_names()
-    )
+        slurm.out, default, distinct, cpus, job_options=options, launcher=_launcher, clusters=_cluster_names(),
+        queues_from="sinfo", cpus_from="sinfo, nodes of the default partition",
+    )  # fmt: skip
 
 
 def _most_nodes(there: str, size: str) -> int | None:
