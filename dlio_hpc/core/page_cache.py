@@ -24,16 +24,23 @@ if TYPE_CHECKING:
 _WINDOW, _WINDOWS = 4 << 20, 16
 
 
-def drop(path: str) -> None:
-    """Ask the kernel of this node to drop the clean pages of a file from the page cache (posix_fadvise(2)). A missing
-    file is ignored.
+def drop(path: str) -> bool:
+    """Drop the pages of a file from the page cache of this node (posix_fadvise(2)). The kernel keeps pages that are not
+    on storage yet; if pages are left, write them (fdatasync(2)) and drop them then. Return whether this was necessary.
+    A missing file is ignored.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return  # reading the file reports the fault
+        return False  # reading the file reports the fault
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        if not _resident(path)[1]:
+            return False
+        with suppress(OSError):
+            os.fdatasync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        return True
     finally:
         with suppress(OSError):
             os.close(descriptor)

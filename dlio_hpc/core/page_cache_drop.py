@@ -13,15 +13,23 @@ if TYPE_CHECKING:
 
 class PageCacheDrop:
     """Callable that drops files from the page cache before an epoch. These are the files that ranks of this node will
-    read in the epoch.
+    read in the epoch. If pages of files are not on storage yet, as right after files were copied, a line on stdout says
+    so once, and they are written before they are dropped.
     """
 
     def __init__(self, node: "Intracomm", run: Run) -> None:
         self._node = node
         self._run = run
+        self._is_told = False
 
     def __call__(self, order: Order, first: int, last: int) -> None:
-        for number in page_cache.files_of(
-            self._node, self._run.workload, order, first, last, self._run.steps_per_epoch
-        ):
-            page_cache.drop(dataset_folder.file_path(self._run.stored, number))
+        steps = self._run.steps_per_epoch
+        numbers = page_cache.files_of(self._node, self._run.workload, order, first, last, steps)
+        written = sum(page_cache.drop(dataset_folder.file_path(self._run.stored, number)) for number in numbers)
+        if written and not self._is_told:
+            self._is_told = True
+            print(
+                f"dlio-hpc: drop_cache: pages of {written} file(s) were in use or not on storage yet; they were "
+                "written first",
+                flush=True,
+            )
