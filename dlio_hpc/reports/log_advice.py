@@ -22,12 +22,17 @@ _METADATA, _NOTABLE = 0.2, 0.01
 # Time of the slowest rank, in times of the median rank, from which on it is slow, and of its bytes, from which on
 # it does more than the others. Two ranks have no median of others.
 _SLOW, _MORE, _LEAST_RANKS = 1.5, 1.25, 3
+# Rates in MB/s from which on bytes came from memory: of a single request, to which a file system over the network or a
+# fast disk needs some 50 us, if it has at least _LONG bytes, and of a rank with all its threads.
+_OF_A_REQUEST, _LONG, _OF_A_RANK = 8_000, 128 << 10, 12_000
 # Number of times that files are read, and bytes read again, from which on it is worth a sentence.
 _AGAIN, _MUCH = 2.0, 64 << 20
 
 
 def of_log(analysis: Analysis) -> list[str]:
-    """Return what stands out in a log, what takes most time first as far as the log shows it."""
+    """Return what stands out in a log: first what makes its rates meaningless, then what takes most time as far as the
+    log shows it.
+    """
     return [sentence for rule in _RULES for sentence in rule(analysis)]
 
 
@@ -125,4 +130,26 @@ def _repeated(analysis: Analysis) -> Iterator[str]:
     )
 
 
-_RULES = (_slow_rank, _metadata, _small_requests, _repeated)
+def _from_memory(analysis: Analysis) -> Iterator[str]:
+    reads = analysis.read
+    if reads is None or not reads.bytes:
+        return
+    median = reads.bandwidth_MBps.median if reads.bandwidth_MBps is not None else None
+    size = reads.size.median if reads.size is not None else None
+    if median is not None and size is not None:
+        if median < _OF_A_REQUEST or size < _LONG:
+            return
+        what = f"Half of the reads arrive at {median / 1e3:.0f} GB/s or more"
+    else:
+        seconds = sum(rank.io_s for rank in analysis.by_rank if rank.bytes_read)
+        rate = reads.bytes / 1e6 / seconds if seconds else 0.0
+        if rate < _OF_A_RANK:
+            return
+        what = f"A rank reads {rate / 1e3:.0f} GB/s in the mean"
+    yield (
+        f"{what}, and no storage serves a single process that fast: these bytes came from memory. They say nothing of "
+        "storage; drop the page cache, or read more than the nodes can keep."
+    )
+
+
+_RULES = (_from_memory, _slow_rank, _metadata, _small_requests, _repeated)

@@ -55,6 +55,19 @@ def test_few_or_large_requests_are_no_finding(tmp_path: Path) -> None:
     assert _advice(tmp_path / "b.darshan", large, 1, MAX_BYTE_READ=160 * MIB) == []
 
 
+@pytest.mark.parametrize(("traced", "speed", "start"), [
+    (True, 8.5, "Half of the reads arrive at 8 GB/s or more, and no storage "), (True, 7.5, None),
+    (False, 12.5, "A rank reads 12 GB/s in the mean, and no storage "), (False, 11.5, None),
+])  # fmt: skip
+def test_no_storage_serves_a_process_at_the_speed_of_memory(
+    tmp_path: Path, traced: bool, speed: float, start: str | None
+) -> None:
+    seconds = 300 * MIB / speed / 1e9
+    traces = [Traced(f"/d/{rank}", rank, reads=_reads(300, MIB, MIB, seconds)) for rank in range(3)]
+    sentences = _advice(tmp_path / "a.darshan", traces, 3, traced, MAX_BYTE_READ=300 * MIB - 1)
+    assert [sentence.startswith(start or "") for sentence in sentences] == [True] * (start is not None)
+
+
 def test_small_writes_at_random_places(tmp_path: Path) -> None:
     traces = [Traced("/d/a", 0, writes=_reads(2000, 512, -1024, 6.0))]
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 1)

@@ -38,11 +38,12 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _half(edges: Floats, counts: Counts) -> str:
-    """Return the range of sizes of the bin that contains the median. The median as a single size would mislead, because
-    sizes are often powers of two, at which bins start.
+    """Return the median size, as the start of its bin and the width of the bin. Sizes are often powers of two, at which
+    bins start.
     """
     at = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
-    return f"from {format_size(float(edges[at]))} to {format_size(float(edges[at + 1]))}"
+    width = float(edges[at + 1] / edges[at]) - 1
+    return f"{format_size(float(edges[at]))} or up to {100 * width:.0f} % more"
 
 
 def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:

@@ -24,7 +24,7 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("bandwidth", "Bandwidth over time", WIDE, time_series.bandwidth),
     ("sizes", "Sizes of requests", NARROW, distribution_plots.sizes),
     ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distribution_plots.ranks_bandwidth),
-    ("timeline", "Compute and I/O of single ranks", WIDE, time_series.timeline),
+    ("timeline", "Single ranks over time", WIDE, time_series.timeline),
     ("steps", "Time of steps by phase", WIDE, time_series.steps),
     ("latency", "Duration of requests", NARROW, distribution_plots.latency),
     ("spread", "Spread over ranks", NARROW, distribution_plots.spread),

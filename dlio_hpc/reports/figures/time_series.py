@@ -60,10 +60,11 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
     if not any(len(lane.compute) or len(lane.io) for lane in lanes) or until <= 0:
         return "Times of compute and I/O were not recorded.", ""
     figure, (axes,) = canvas.sheet(view, title, WIDE, 1.3 + 0.3 * len(lanes))
+    computes = any(len(lane.compute) for lane in lanes)
     for row, lane in enumerate(lanes):
         _bars(axes, lane.compute, until, row - 0.4, COLOURS["compute"])
-        _bars(axes, lane.io, until, row + 0.03, COLOURS["I/O"])
-    for kind in ("compute", "I/O"):
+        _bars(axes, lane.io, until, row + (0.03 if computes else -0.18), COLOURS["I/O"])
+    for kind in ("compute", "I/O") if computes else ("I/O",):
         axes.plot([], [], color=COLOURS[kind], linewidth=5, label=kind)
     axes.set_yticks(range(len(lanes)), [canvas.printable(lane.label, 24) for lane in lanes])
     axes.tick_params(axis="y", length=0)
@@ -71,8 +72,9 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.numbers(axes, "x")
     axes.set(xlim=(0, until), ylim=(len(lanes) - 0.45, -0.55), xlabel="time (s)")
     canvas.legend(axes)
+    bars = "Upper bars: a rank computed. Lower bars: it" if computes else "Bars: a rank"
     return figure, (
-        "Upper bars: a rank computed. Lower bars: it had requests in flight. Paler: only part of the time."
+        f"{bars} had requests in flight. Paler: only part of the time."
         + (f" The first {len(lanes)} of {len(view.lanes)}." if len(lanes) < len(view.lanes) else "")
     )
 
