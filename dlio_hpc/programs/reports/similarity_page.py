@@ -24,8 +24,8 @@ def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -
     return Page(
         title="Similarity",
         subtitle=f"{a.title} and {b.title}",
-        banner=banner_of_pair(similarity, known),
-        facts=[Facts(letter, _facts(profile)) for letter, profile in (("A", a), ("B", b))],
+        banner=banner_of_pair(similarity, known, " and ".join(rows.names([a, b]))),
+        facts=[Facts(f"{letter}: {rows.short(profile)}", _facts(profile)) for letter, profile in (("A", a), ("B", b))],
         sections=[
             Section("Factors", [Table("", rows.FACTOR_HEADER, rows.factors(similarity))], page_order=1),
             Section(
@@ -43,7 +43,7 @@ def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -
 
 
 def _facts(profile: Profile) -> list[tuple[str, str]]:
-    application = profile.application or "not named"
+    application = profile.application or "not known"
     return [("name", profile.title), ("program", application), ("source", rows.whose(profile))]
 
 
@@ -80,7 +80,7 @@ def of_matrix(matrix: Matrix, known: Yardsticks) -> Page:
                     Lines([rows.LEGEND, published], "dim"),
                 ],
             ),
-            Section("The paper's cosine", [_cosines(matrix, heads)], is_detail=True),
+            Section("Cosine of the DLIO paper", [_cosines(matrix, heads)], is_detail=True),
             Section("Programs", [Table("", ["program", "source"], programs)], is_detail=True),
         ],
         conclusion=rows.found_own(matrix),
@@ -110,10 +110,10 @@ def _cosines(matrix: Matrix, heads: Sequence[str]) -> Table:
     return Table("", ["", *heads], cells)
 
 
-def banner_of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
+def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = "") -> Banner:
     """Return the banner for two programs: their pattern similarity, and the ranges of that of published pairs. It is
     good only if the score is above that of all published pairs of different applications, and as high as usual for two
-    runs of one application.
+    runs of one application. programs: names of both.
     """
     score, others = similarity.pattern.ratio, rows.other_scores(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
@@ -138,7 +138,8 @@ def banner_of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
     else:
         state = "good"
         meaning = f"is above that of published pairs of different applications ({two}); pairs of one have {one}"
-    return Banner(state, f"Pattern similarity {score:.3f} {meaning}. Other scores: {others}.")
+    subject = f"{programs}: pattern similarity" if programs else "Pattern similarity"
+    return Banner(state, f"{subject} {score:.3f} {meaning}. Other scores: {others}.")
 
 
 def banner_of_matrix(matrix: Matrix) -> Banner:

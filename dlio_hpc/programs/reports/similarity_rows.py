@@ -1,8 +1,10 @@
 """Similarities as table rows and lines, for the terminal and the HTML page."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.darshan import log_files
 from dlio_hpc.programs.similarity import request_distance, similarity
 from dlio_hpc.programs.similarity.io_profile import Profile
 from dlio_hpc.programs.similarity.request_distance import Distance, Grain
@@ -52,10 +54,10 @@ MEASURE_HEADER = ("measure", "A and B", "same application", "different")
 LEGEND = (
     "Same application: published profiles of one application on 8 and on 128 nodes. Different: pairs of seven "
     "applications on 128 nodes; CANDLE, CosmoFlow and ImageNet all stream 256 KiB. All scores use the factors that "
-    "are known for A and B. The paper's cosine includes time, rates and bytes: compare it only between runs of one "
-    "scale on one machine. Pattern similarity: mean of smaller / larger, over the factors that do not depend on scale "
-    "and machine. It disregards one request in a hundred, so that a difference may count less than in the paper's "
-    "cosine."
+    "are known for A and B. The cosine of the DLIO paper (CCGrid 2021) includes time, rates and bytes: compare it only "
+    "between runs of one scale on one machine. Pattern similarity: mean of smaller / larger, over the factors that do "
+    "not depend on scale and machine. It disregards one request in a hundred, so that a difference may count less than "
+    "in the cosine."
 )
 APART = (
     "Apart: mean number of doublings between the requests of one program and those of the other. "
@@ -104,7 +106,7 @@ def _counts_for(factor: Factor) -> str:
 def measures(compared: Similarity, known: Yardsticks) -> list[list[str]]:
     """Return a table row for each measure (header: MEASURE_HEADER)."""
     rows = [
-        ("the paper's cosine", compared.paper.cosine, known.paper),
+        ("cosine of the DLIO paper", compared.paper.cosine, known.paper),
         ("pattern similarity", compared.pattern.ratio, known.pattern),
         ("pattern, as a cosine", compared.pattern.cosine, known.pattern_cosine),
     ]
@@ -140,7 +142,7 @@ def _distance(distance: Distance | None, subject: str) -> str:
     if distance is None:
         return f"{subject}: unknown without complete traces of both programs"
     grain = "" if distance.grain == Grain.EXACT else f", by {request_distance.GRAINS[distance.grain]}"
-    return f"{subject}: {distance.octaves:.2f} octaves apart, {distance.closeness:.3f} near{grain}"
+    return f"{subject}: {distance.octaves:.2f} doublings apart, {distance.closeness:.3f} near{grain}"
 
 
 def left_out(compared: Similarity) -> list[str]:
@@ -170,8 +172,8 @@ def matrix_left_out(matrix: Matrix) -> list[str]:
 def other_scores(compared: Similarity) -> str:
     """Return the scores other than pattern similarity in one line."""
     cosine = "unknown" if compared.paper.cosine is None else f"{compared.paper.cosine:.3f}"
-    sizes = f", request sizes {compared.sizes.octaves:.2f} octaves apart" if compared.sizes else ""
-    return f"the paper's cosine {cosine}{sizes}"
+    sizes = f", request sizes {compared.sizes.octaves:.2f} doublings apart" if compared.sizes else ""
+    return f"cosine of the DLIO paper {cosine}{sizes}"
 
 
 def cosine(compared: Similarity) -> str:
@@ -181,7 +183,7 @@ def cosine(compared: Similarity) -> str:
 
 def short(profile: Profile) -> str:
     """Return a name that is short enough for the heading of a column."""
-    return profile.application or profile.title
+    return profile.application or Path(profile.title).name.removesuffix(log_files.SUFFIX)
 
 
 def names(profiles: Sequence[Profile]) -> list[str]:
@@ -212,11 +214,13 @@ def cells(row: MatrixRow) -> list[str]:
 
 def found_own(matrix: Matrix) -> str:
     """Return one or two sentences that say for how many rows the nearest column is the row's own application. In the
-    first sentence, all known factors are compared; in the second, only observed factors.
+    first sentence, all known factors are compared; in the second, only observed factors. If no row's application is
+    among the columns, the sentence says which programs are nearest to each other.
     """
     rows = [row for row in matrix.rows if row.finds_own is not None]
     if not rows:
-        return "No row's application is among the columns, so it cannot be checked whether the nearest match is right."
+        unsure = "no row's application is among the columns, so it cannot be checked whether nearest programs are alike"
+        return f"{_nearest_pair(matrix)}; {unsure}."
     first = f"{_right(rows)} are nearest to their own application."
     if "bytes_per_sample" in matrix.left_out:
         return first
@@ -225,6 +229,22 @@ def found_own(matrix: Matrix) -> str:
         f"{first} Compared by observed factors only, without the bytes per sample, which the workload specifies: "
         f"{_right(observed)}."
     )
+
+
+def _nearest_pair(matrix: Matrix) -> str:
+    """Return which of the programs are nearest to each other."""
+    columns = names(matrix.columns)
+    scores = [
+        (score, short(row.profile), columns[at])
+        for row in matrix.rows
+        for at, score in enumerate(row.scores)
+        if score is not None
+    ]
+    compared = f"{len(matrix.rows)} programs compared with {len(matrix.columns)}"
+    if not scores:
+        return f"{compared}: no two have metrics in common"
+    score, row, column = max(scores)
+    return f"{compared}: nearest are {row} and {column} (pattern similarity {score:.2f})"
 
 
 def _right(rows: Sequence[MatrixRow]) -> str:
