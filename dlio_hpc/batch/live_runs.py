@@ -121,8 +121,8 @@ def _slowest(states: list[RankState], has_steps: bool) -> Slowest | None:
     return Slowest(last.rank, last.host, share) if share >= _WAITED_FOR else None
 
 
-class Rates:
-    """Rates of a run, from looks at it. Each is taken over some seconds, because each rank leaves a state at another
+class RunRates:
+    """RunRates of a run, from looks at it. Each is taken over some seconds, because each rank leaves a state at another
     time.
     """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from dlio_hpc.base.counted_progress import duration
 from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch.job_watch import Watched
-from dlio_hpc.batch.live_runs import LiveRun, Rates
+from dlio_hpc.batch.live_runs import LiveRun, RunRates
 
 _BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 _BAR, _MARGIN = 24, 2
@@ -17,12 +17,12 @@ class LiveView:
 
     def __init__(self, is_ascii: bool) -> None:
         self._is_ascii = is_ascii
-        self._rates: dict[Path, Rates] = {}
+        self._rates: dict[Path, RunRates] = {}
 
     def add(self, watched: Watched) -> None:
         """Add a look at a job to its rates."""
         if watched.live is not None:
-            self._rates.setdefault(watched.directory, Rates()).add(watched.live)
+            self._rates.setdefault(watched.directory, RunRates()).add(watched.live)
 
     def rate(self, watched: Watched) -> float | None:
         """Return the bytes a second of the last seconds; None if they are not known."""

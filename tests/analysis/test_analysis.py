@@ -15,6 +15,7 @@ from dlio_hpc.analysis.log.findings import Analysis, Operation
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.darshan import counters, log_reader
 from dlio_hpc.reports import log_page
+from dlio_hpc.reports.figures import run_panels
 from tests.conftest import Run
 from tests.support.places import LOGS
 from tests.support.standins import darshanlog
@@ -154,7 +155,9 @@ def test_only_the_files_that_are_asked_for() -> None:
 
 
 def test_files_that_nobody_asked_for_leave_nothing() -> None:
-    examined = analyze.log_file(LOGS / "mpi4_npz.darshan", "nowhere")
+    with pytest.raises(ConfigError, match="--only nowhere: no path matches it; the log has 8, such as /lus/demo/"):
+        analyze.log_file(LOGS / "mpi4_npz.darshan", "nowhere")
+    examined = analyze.logs_of_program([log_reader.load(LOGS / "mpi4_npz.darshan")], "nowhere")
     assert examined.analysis is not None
     assert (examined.analysis.read, examined.analysis.files, examined.analysis.io_s) == (None, [], 0)
 
@@ -252,9 +255,10 @@ def test_pictures_pages_and_traces_of_a_log(run: Run, tmp_path: Path) -> None:
     )
     assert done.code == 0
     page = (tmp_path / "out" / "r.html").read_text()
-    assert page.count("<svg") == 8
+    assert page.count("<svg") == 10
     assert "://" not in page.replace("http://www.w3.org/", "")
-    stems = {"heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "latency", "spread"}
+    stems = {stem for stem, *_ in run_panels._PAINTERS} - {"steps"}
+    assert {"calls", "order", "heat_map", "sizes"} < stems
     assert {path.name for path in (tmp_path / "f").iterdir()} == {
         f"{s}.{kind}" for s in stems for kind in ("svg", "png")
     }
@@ -303,7 +307,7 @@ def test_where_nothing_can_be_written_the_place_is_named(run: Run, tmp_path: Pat
     (tmp_path / "folder").mkdir()
     for option in ("--html", "--perfetto"):
         done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan", option, "folder")
-        assert (done.code, "cannot write folder: Is a directory" in done.err) == (6, True)
+        assert (done.code, "cannot write folder: Is a directory; give the name of a file" in done.err) == (2, True)
 
 
 def test_a_device_stays_a_device(run: Run) -> None:

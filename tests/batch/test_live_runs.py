@@ -11,7 +11,7 @@ import pytest
 from dlio_hpc.batch import live_runs
 from dlio_hpc.batch.job_record import Job, Sighting
 from dlio_hpc.batch.job_watch import Watched
-from dlio_hpc.batch.live_runs import LiveRun, Rates, Slowest
+from dlio_hpc.batch.live_runs import LiveRun, RunRates, Slowest
 from dlio_hpc.cli.live_view import LiveView
 from dlio_hpc.core import clock
 from dlio_hpc.core.distributions import BYTES, COMPUTED, READY, STARTED, SYNCED
@@ -103,7 +103,7 @@ def _seen_at(moment: float, count: int, name: str = "01-measure") -> LiveRun:
 
 
 def test_rates_are_those_of_the_last_seconds() -> None:
-    rates = Rates()
+    rates = RunRates()
     assert rates.now is None
     for moment, count in ((0.0, 0), (1.0, 10), (1.5, 99), (2.0, 30), (7.0, 530)):
         rates.add(_seen_at(moment, count))

@@ -88,7 +88,7 @@ class LogFile(Struct, frozen=True):
 
 class Metadata(Struct, frozen=True):
     """Metadata operations. time_s: seconds in these operations, summed over ranks. share: time_s divided by the time of
-    all I/O calls; None if that is 0.
+    all I/O calls; None if that is 0. stats, maps: calls of stat and of mmap.
     """
 
     opens: int
@@ -96,6 +96,8 @@ class Metadata(Struct, frozen=True):
     syncs: int
     time_s: float
     share: float | None
+    stats: int = 0
+    maps: int = 0
 
 
 class Interface(Struct, frozen=True):

@@ -7,7 +7,7 @@ from dlio_hpc.analysis import timeline_reader as records
 from dlio_hpc.analysis.log import heatmap
 from dlio_hpc.analysis.log.findings import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.log.requests import Requests, over_time
-from dlio_hpc.analysis.log.view import CallCost, Histogram, Lane, Ranks, Series, View
+from dlio_hpc.analysis.log.view import AccessOrder, CallCost, Histogram, Lane, Ranks, Series, View
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Heat
 from dlio_hpc.results import intervals
@@ -44,6 +44,8 @@ def of_trace(
         heatmap.of_requests(requests, max(analysis.ranks, 1), end),
         _costs_of_counters(analysis),
         analysis.job_s,
+        _calls(analysis),
+        _orders(analysis),
     )
 
 
@@ -111,6 +113,8 @@ def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Hea
         heatmap.of_darshan(heat, analysis.ranks),
         _costs_of_counters(analysis),
         analysis.job_s,
+        _calls(analysis),
+        _orders(analysis),
     )
 
 
@@ -193,6 +197,25 @@ def _costs_of_counters(analysis: Analysis) -> tuple[CallCost, ...]:
     """
     return tuple(
         CallCost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items()
+    )
+
+
+def _calls(analysis: Analysis) -> tuple[tuple[str, int], ...]:
+    """Return the numbers of calls of a log."""
+    meta = analysis.metadata
+    reads, writes = (0 if kind is None else kind.requests for kind in (analysis.read, analysis.write))
+    return (
+        ("read", reads), ("write", writes), ("open", meta.opens), ("stat", meta.stats), ("seek", meta.seeks),
+        ("mmap", meta.maps), ("sync", meta.syncs),
+    )  # fmt: skip
+
+
+def _orders(analysis: Analysis) -> tuple[AccessOrder, ...]:
+    """Return the order of reads and writes, of those whose order the log has."""
+    return tuple(
+        AccessOrder(name, kind.requests, kind.consecutive, max(0.0, kind.sequential - kind.consecutive))
+        for name, kind in (("read", analysis.read), ("write", analysis.write))
+        if kind is not None and kind.requests and kind.consecutive is not None and kind.sequential is not None
     )
 
 

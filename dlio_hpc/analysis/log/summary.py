@@ -199,6 +199,8 @@ def _metadata(posix: Records, stdio: Records) -> Metadata:
         syncs=_sum(posix, "FSYNCS") + _sum(posix, "FDSYNCS") + _sum(stdio, "FLUSHES"),
         time_s=time_s,
         share=time_s / (time_s + transfers) if time_s + transfers else None,
+        stats=_sum(posix, "STATS"),
+        maps=_sum(posix, "MMAPS"),
     )
 
 

@@ -95,12 +95,24 @@ class CallCost(NamedTuple):
     metadata_s: float | None
 
 
+class AccessOrder(NamedTuple):
+    """Order of the reads or of the writes of a program. consecutive: share of requests that start where the rank's
+    request to the file before ended. ahead: share of those that start further on. The others start before that place.
+    """
+
+    kind: str
+    requests: int
+    consecutive: float
+    ahead: float
+
+
 class View(NamedTuple):
     """Data for the figures of one run. source: name of the origin of the data. duration_s: end of the time axis. notes:
     limitations of the data that the user must know about. series: bytes and requests over time. sizes: sizes of
     requests. latency: durations of requests; None if requests were not timed individually. lanes: rows of a selection
     of ranks. steps: None if no steps are known. heat: None if bytes per rank over time were not recorded. elapsed_s:
-    run time, by which costs are divided to get shares.
+    run time, by which costs are divided to get shares. calls: numbers of calls by name. orders: order of reads and
+    writes. Both are empty without a log.
     """
 
     title: str
@@ -116,3 +128,5 @@ class View(NamedTuple):
     heat: HeatMap | None = None
     costs: tuple[CallCost, ...] = ()
     elapsed_s: float = 0.0
+    calls: tuple[tuple[str, int], ...] = ()
+    orders: tuple[AccessOrder, ...] = ()

@@ -240,7 +240,8 @@ def _nearest_pair(matrix: Matrix) -> str:
         for at, score in enumerate(row.scores)
         if score is not None
     ]
-    compared = f"{len(matrix.rows)} programs compared with {len(matrix.columns)}"
+    count = len(matrix.rows)
+    compared = f"{count} program{'s' * (count > 1)} compared with {len(matrix.columns)}"
     if not scores:
         return f"{compared}: no two have metrics in common"
     score, row, column = max(scores)

@@ -9,7 +9,7 @@ from dlio_hpc.reports.page import Picture
 try:
     from matplotlib.figure import Figure
 
-    from dlio_hpc.reports.figures import canvas, distribution_plots, io_costs, time_series
+    from dlio_hpc.reports.figures import call_counts, canvas, distribution_plots, io_costs, time_series
     from dlio_hpc.reports.figures.canvas import NARROW, WIDE
 except ModuleNotFoundError as fault:
     if not (fault.name or "").startswith("matplotlib"):
@@ -23,6 +23,8 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("costs", "I/O cost of a rank", NARROW, io_costs.costs),
     ("bandwidth", "Bandwidth over time", WIDE, time_series.bandwidth),
     ("sizes", "Sizes of requests", NARROW, distribution_plots.sizes),
+    ("calls", "Calls by kind", NARROW, call_counts.calls),
+    ("order", "Order of requests in files", NARROW, call_counts.order),
     ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distribution_plots.ranks_bandwidth),
     ("timeline", "Single ranks over time", WIDE, time_series.timeline),
     ("steps", "Time of steps by phase", WIDE, time_series.steps),
@@ -32,9 +34,13 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
 
 
 def draw(view: View) -> Iterator[Picture]:
-    """Yield the pictures in the order of the page. The picture of steps is left out if the run recorded no steps."""
+    """Yield the pictures in the order of the page. That of steps is left out if the run recorded no steps, and those of
+    calls if there is no log.
+    """
+    without = {"steps"} if view.steps is None else set()
+    without |= set() if view.calls else {"calls", "order"}
     for stem, title, width, paint in _PAINTERS:
-        if stem == "steps" and view.steps is None:
+        if stem in without:
             continue
         with canvas.style():
             figure, caption = paint(view, title)
