@@ -11,7 +11,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.outputs import OUTPUT
+from dlio_hpc.cli.outputs import OUTPUT, Outputs
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
 
 if TYPE_CHECKING:
@@ -56,10 +56,11 @@ if TYPE_CHECKING:
 @option(
     "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder for the job of --check."
 )
+@option("--html", type=OUTPUT, metavar="FILE", help="Write the values, their evidence and the check as an HTML file.")
 @JSON
 def characterize(
     logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, no_content: bool,
-    check: bool, as_json: bool, **of_check: Any,
+    check: bool, html: Path | None, as_json: bool, **of_check: Any,
 ) -> int:  # fmt: skip
     """Derive a workload from a recording (`dlio-hpc record`), or from Darshan logs of any program: dataset, reader,
     computation, checkpoints.
@@ -85,6 +86,7 @@ def characterize(
         _refuse_options_of_check()
     character = _loaded(logs, only, force, not no_content, check)
     if not character.derived.keys:
+        _write_page(html, character, None)
         return _described(character, as_json)
     name = (name or "").strip() or workload_yaml.default_name(character)
     character, content = accepted_workload.write(character, name)
@@ -98,6 +100,7 @@ def characterize(
         from dlio_hpc.cli import characterize_check
 
         checked = characterize_check.run(character, content, **of_check)
+    _write_page(html, character, checked)
     if as_json:
         _print_json(character, content, checked)
     elif checked is not None:
@@ -143,6 +146,19 @@ def _loaded(
     if not logs:
         return recorded
     return with_log.combine(recorded, analysis.load(log_files.listed(logs), only, True, reads_content))
+
+
+def _write_page(path: Path | None, character: "Character", checked: "Checked | None") -> None:
+    """Write the report of a program, with that of its check run, as an HTML file if the user requests it."""
+    if path is None:
+        return
+    from dlio_hpc.programs.reports import characterization_page, check_page
+
+    page = characterization_page.of_character(character)
+    if checked is not None:
+        check = check_page.of_check(checked)
+        page = page._replace(banner=check.banner, sections=[*check.sections, *page.sections])
+    Outputs(html=path).write_page(page)
 
 
 def _keep(path: Path, content: str) -> None:

@@ -419,3 +419,15 @@ def test_an_expression_that_no_file_matches_is_an_error(run: Run, verb: str) -> 
     assert done.code == 2
     assert "--only no/such/file: no path matches it; the log has " in done.err
     assert ", such as /" in done.err
+
+
+def test_a_characterized_program_has_a_page(run: Run, tmp_path: Path) -> None:
+    done = run("dlio-hpc", "characterize", APPS / "h5_sequential.darshan", "--html", "program.html", "-o", "w.yaml")
+    assert done.code == 0, done.err
+    page = (tmp_path / "program.html").read_text()
+    assert all(
+        text in page for text in ("reader.batch_size", "confidence", "evidence", "Files by role", "Inconclusive")
+    )
+    refused = run("dlio-hpc", "characterize", APPS / "heat.darshan", "--html", "heat.html")
+    assert refused.code == 2
+    assert "not shown to train" in (tmp_path / "heat.html").read_text()

@@ -1,4 +1,6 @@
-"""Report of a program that is not shown to train: its files by role."""
+"""Report of a program: the values of its workload with their evidence, if it is shown to train, and its files by
+role.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,19 +10,27 @@ from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import format_seconds, format_size
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.files.file_roles import Role
+from dlio_hpc.programs.reports import workload_yaml
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Facts, Lines, Page, Section, Table
 
 # Maximum number of example files per role.
 _NAMED = 3
+_VALUES = ("key", "value", "confidence", "evidence")
 _HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", "such as")
 
 
 def of_character(character: Character) -> Page:
-    """Return the report of a program: the bytes and requests of its files by role, and the signs that it is not a
-    training program.
+    """Return the report of a program: the values of its workload, the bytes and requests of its files by role, and the
+    signs that it is not a training program.
     """
     job = character.log.job
+    parts = list(dict.fromkeys(key.partition(".")[0] for key in character.derived.keys))
+    values = [
+        [key, workload_yaml.value(key, made.value), made.confidence, single_line(made.evidence)]
+        for key, made in sorted(character.derived.keys.items(), key=lambda item: parts.index(item[0].partition(".")[0]))
+        if key != "dataset.auxiliary_files"
+    ]
     rows = [
         [
             role["role"], f"{role['files']:,}", format_size(role["bytes_read"]), format_size(role["bytes_written"]),
@@ -34,13 +44,14 @@ def of_character(character: Character) -> Page:
         banner=banner_of(character),
         facts=[Facts("", [("ranks", str(job.ranks)), ("took", format_seconds(max(job.seconds, 0.0)))])],
         sections=[
+            *([Section("Workload", [Table("", _VALUES, values), Lines(character.notes, "yellow")])] if values else []),
             Section(
                 "Files by role",
                 [
                     Table("", _HEADER, rows),
                     Lines([f"not training: {reason}" for reason in character.derived.against], "yellow"),
                 ],
-            )
+            ),
         ],
     )
 
