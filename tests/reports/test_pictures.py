@@ -24,7 +24,7 @@ from dlio_hpc.base.units import seconds
 from dlio_hpc.config import shipped
 from dlio_hpc.reports import html_page, pictures
 from dlio_hpc.reports.banner import Banner
-from dlio_hpc.reports.figures import run_panels
+from dlio_hpc.reports.figures import run_panels, study_plots
 from dlio_hpc.reports.figures.canvas import COLOURS
 from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Table
 from tests.support.places import ROOT
@@ -491,3 +491,11 @@ def test_the_browser_would_have_complained(tmp_path: Path) -> None:
     complaints, asked = _browse(file, f"--screenshot={tmp_path / 'bad.png'}")
     assert "nothing is not defined" in complaints[0]
     assert set(asked) == {"http://example.invalid/x.png"}
+
+
+@pytest.mark.parametrize(("least", "most"), [(0.97, 1.04), (1.0, 8.0), (0.2, 1.0), (0.991, 1.003)])
+def test_an_axis_of_ratios_has_a_tick_at_one_and_none_near_it(least: float, most: float) -> None:
+    ticks = study_plots._ratio_ticks(least, most)
+    assert 1.0 in ticks
+    assert ticks == sorted(ticks)
+    assert all(abs(np.log(tick)) > np.log(most / least) / 12 for tick in ticks if tick != 1)

@@ -129,7 +129,7 @@ def pairs_plot(study: Study, results: tuple[PairedEffect, ...], title: str) -> t
     axes.set_xscale("log")
     margin = 1.05
     axes.set(xlim=(values.min() / margin, values.max() * margin), ylim=(-0.6, len(results) - 0.4))
-    ticks = np.unique(np.round(np.geomspace(values.min(), values.max(), 6), 2))
+    ticks = _ratio_ticks(float(values.min()), float(values.max()))
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     names = [canvas.printable(result.setting or "all together", 40) for result in reversed(results)]
@@ -137,6 +137,13 @@ def pairs_plot(study: Study, results: tuple[PairedEffect, ...], title: str) -> t
     axes.set_xlabel("B / A; right of 1 B is better")
     legend = "Dots: ratios of pairs; diamond: their mean; line: its 95 % interval."
     return figure, " ".join([ab_rows.verdict(study, results), legend, *ab_rows.noise(results)])
+
+
+def _ratio_ticks(least: float, most: float) -> list[float]:
+    """Return the ticks of an axis of ratios. One of them is 1, which has no other tick near it."""
+    near = np.log(most / least) / 12
+    ticks = np.round(np.geomspace(least, most, 6), 2).tolist()
+    return sorted({1.0, *(tick for tick in ticks if tick > 0 and abs(np.log(tick)) > near)})
 
 
 def repeats_plot(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
