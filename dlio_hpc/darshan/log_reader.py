@@ -99,7 +99,7 @@ def _version(file: IO[bytes], path: Path) -> str:
     if magic == _MAGIC.to_bytes(8, "big"):
         return ""
     if path.suffix != log_files.SUFFIX:
-        path_kinds.refuse_other(path, "a Darshan log")
+        path_kinds.refuse_other(path, "a Darshan log or, for dlio-hpc characterize, a recording")
     raise InvalidRun(f"{path} is not a Darshan log, or its first bytes are corrupted")
 
 

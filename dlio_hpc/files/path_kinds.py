@@ -8,12 +8,14 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.files import rundir
 
 _ARCHIVE, _LOG, _PROCESSES = ".tar.zst", ".darshan", "processes"
+# Folders above a file of a recording, up to the recording.
+_DEPTH = 3
 _SCRIPTS, _YAML = (".py", ".sh"), (".yaml", ".yml")
 
 
 class PathKind(NamedTuple):
-    """A kind of path. text: what it is, and what to do with it; {path} and {folder} stand for the path and the folder
-    above it. is_of: function that returns whether a path is of this kind.
+    """A kind of path. text: what it is, and what to do with it; {path} and {recording} stand for the path and for the
+    recording that it is part of. is_of: function that returns whether a path is of this kind.
     """
 
     text: str
@@ -24,17 +26,17 @@ def _is_recording(path: Path) -> bool:
     return next((path / _PROCESSES).glob("*/*.jsonl"), None) is not None
 
 
+def _recording_of(path: Path) -> Path | None:
+    """Return the recording that has a file or folder `path`; None if there is none."""
+    return next((folder for folder in path.parents[:_DEPTH] if _is_recording(folder)), None)
+
+
 _KINDS = (
     PathKind("a job of dlio-hpc; dlio-hpc report {path} shows it, and dlio-hpc collect writes its archive",
              lambda path: (path / rundir.JOB).is_file()),
     PathKind("a study of dlio-hpc; dlio-hpc report {path} shows it", lambda path: (path / rundir.STUDY).is_file()),
     PathKind("a recording; dlio-hpc characterize {path} derives its workload", _is_recording),
-    PathKind("a part of a recording; give the recording: {folder}",
-             lambda path: path.name == _PROCESSES and _is_recording(path.parent)),
-    PathKind("a part of a recording; give the recording: {folder}/..",
-             lambda path: path.parent.name == _PROCESSES and _is_recording(path.parents[1])),
-    PathKind("a file of a recording; give the recording: {folder}/../..",
-             lambda path: path.suffix == ".jsonl" and _PROCESSES in path.parts),
+    PathKind("a part of a recording; give the recording: {recording}", lambda path: _recording_of(path) is not None),
     PathKind("a folder of archives; give the archives in it: {path}/*.tar.zst",
              lambda path: path.is_dir() and next(path.glob(f"*{_ARCHIVE}"), None) is not None),
     PathKind("an archive of a job; dlio-hpc report {path} shows it",
@@ -51,7 +53,7 @@ _KINDS = (
 def described(path: Path) -> str | None:
     """Return what a path is and what to do with it, or None if it is of no known kind."""
     kind = next((kind for kind in _KINDS if kind.is_of(path)), None)
-    return None if kind is None else f"{path} is {kind.text.format(path=path, folder=path.parent)}"
+    return None if kind is None else f"{path} is {kind.text.format(path=path, recording=_recording_of(path))}"
 
 
 def refuse_other(path: Path, wanted: str) -> None:
