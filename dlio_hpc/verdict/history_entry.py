@@ -201,14 +201,12 @@ def carried(entry: Entry) -> Entry:
     """
     entry = _with_clock_fault(entry)
     digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
+    keys = {run.key: carried_key(run.key, entry.workloads.get(run.key.settings)) for run in entry.measurements}
     return structs.replace(
         entry,
         night=entry.night or night_chain.job_night(entry.study, entry.job),
         workloads={digests[digest]: workload for digest, workload in entry.workloads.items()},
-        measurements=tuple(
-            structs.replace(run, key=carried_key(run.key, entry.workloads.get(run.key.settings)))
-            for run in entry.measurements
-        ),
+        measurements=tuple(structs.replace(run, key=keys[run.key]) for run in entry.measurements),
     )
 
 
