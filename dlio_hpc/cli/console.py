@@ -2,11 +2,15 @@
 
 import gc
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+import click
 
 from dlio_hpc.base import log_file, serialization
 from dlio_hpc.base.errors import DlioError, Incomplete, shortened
@@ -27,6 +31,24 @@ def say(message: str) -> None:
 def show(text: object) -> None:
     """Print a line of a result on stdout, without control characters."""
     print(printable(str(text)))
+
+
+def is_terminal() -> bool:
+    """Return whether results are printed on a terminal."""
+    return sys.stdout.isatty()
+
+
+def page_through(text: str) -> None:
+    """Print a text on the terminal: by the program that PAGER names, or by less, if the text is longer than the screen
+    and a user can type. As with Git, less quits after a text of one screen, keeps colours and does not clear the
+    screen, unless LESS says otherwise.
+    """
+    is_long = text.count("\n") >= shutil.get_terminal_size().lines
+    if not (is_long and sys.stdin.isatty()) or os.environ.get("PAGER") in ("", "cat"):
+        sys.stdout.write(text)
+        return
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager(text.removesuffix("\n"))
 
 
 def reporter(is_quiet: bool) -> Callable[[str], None]:

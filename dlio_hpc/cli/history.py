@@ -13,7 +13,7 @@ from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options
-from dlio_hpc.cli.verbs import SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import PAGER, SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Maximum number of workloads and of sites that a message names.
 _MOST_NAMED = 8
+# Number of jobs that are listed on a terminal by default.
+_LISTED = 30
 
 
 def _day(text: str) -> str:
@@ -57,6 +59,11 @@ def _day(text: str) -> str:
     "--metric", type=click.Choice(list(METRICS)), metavar="NAME",
     help=f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s, or that of checkpoints.",
 )  # fmt: skip
+@option(
+    "--last", type=click.IntRange(min=1), metavar="N",
+    help="Only the newest N jobs. Changes are still those of all jobs. Default: 30 on a terminal, otherwise all.",
+)  # fmt: skip
+@PAGER
 @page_options
 @option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")
 @option(
@@ -80,8 +87,8 @@ def _day(text: str) -> str:
     help="Rebuild the history from the archives and the decisions on baselines alone.",
 )
 def history(
-    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName | None, outputs: Outputs,
-    openmetrics: Path | None, influx: Path | None, xdmod: Path | None, is_export: bool, is_rebuild: bool, **wanted: Any,
+    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName | None, last: int | None,
+    has_pager: bool, outputs: Outputs, openmetrics: Path | None, influx: Path | None, xdmod: Path | None, is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List earlier jobs. Jobs with the same key form a block, the newest job last. A line shows the median of a metric
     and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
@@ -114,11 +121,11 @@ def history(
     if outputs.as_json:
         from dlio_hpc.documents.judgements import HistoryDocument
 
-        console.print_json(HistoryDocument(list(entries)))
+        console.print_json(HistoryDocument(list(_newest(entries, last))))
     elif outputs.as_csv:
         from dlio_hpc.reports import history_rows
 
-        history_rows.write_csv(entries, sys.stdout)
+        history_rows.write_csv(_newest(entries, last), sys.stdout)
     if not entries:
         _say_empty(pattern, wanted, folder, outputs)
         return 0
@@ -131,8 +138,14 @@ def history(
             outputs.write_page(_dashboard(entries, folder, ", ".join([str(folder), *limits]), outputs.html))
             outputs = outputs._replace(html=None)
         now = units.utc_now() if pattern is None and not {*_chosen(wanted)} - {"site", "since"} else None
-        outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now))
+        if last is None and console.is_terminal() and not outputs.has_files:
+            last = _LISTED
+        outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now, last), has_pager)
     return 0
+
+
+def _newest(entries: "Sequence[Entry]", last: int | None) -> "Sequence[Entry]":
+    return entries if last is None else entries[-last:]
 
 
 def _say_empty(pattern: str | None, wanted: dict[str, Any], folder: Path, outputs: Outputs) -> None:
@@ -203,12 +216,14 @@ def _usual(entries: "Sequence[Entry]") -> MetricName:
     return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
 
 
-def _page(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None) -> "Page":
+def _page(
+    entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None, last: int | None
+) -> "Page":
     from dlio_hpc.reports import history_page, history_rows
     from dlio_hpc.verdict import baselines
 
-    blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric)
-    return history_page.of_history(blocks, metric, str(folder), now)
+    listing = history_rows.listing(entries, baselines.active_in(folder, console.say), metric, last)
+    return history_page.of_history(listing, metric, str(folder), now)
 
 
 def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Page":

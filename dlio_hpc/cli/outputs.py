@@ -2,6 +2,7 @@
 an output file overwrites a result.
 """
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,18 @@ class _OutputType(PathType):
 OUTPUT = _OutputType(path_type=Path, readable=False)
 
 
+def show(page: "Page", has_pager: bool) -> None:
+    """Print a page. has_pager: as in Outputs.present()."""
+    from dlio_hpc.reports import terminal
+
+    if not (has_pager and console.is_terminal()):
+        terminal.show(page, sys.stdout)
+        return
+    text = io.StringIO()
+    terminal.show(page, text, sys.stdout)
+    console.page_through(text.getvalue())
+
+
 class Outputs(NamedTuple):
     """Outputs that the user requests. html, perfetto: paths of the files to write; None to write none. figures: folder
     for pictures; None to write none. step_s: length in seconds of a step of the timeline in JSON and CSV; None for a
@@ -58,19 +71,17 @@ class Outputs(NamedTuple):
         """Whether the user requests a page, pictures or a trace."""
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
-    def present(self, make: "Callable[[], Page]") -> None:
+    def present(self, make: "Callable[[], Page]", has_pager: bool = False) -> None:
         """Call `make`, and output the page that it returns: print it, and write the HTML file and the pictures that the
         user requests. If JSON or CSV is printed, the page is not printed. If there is nothing to print or write,
-        `make` is not called.
+        `make` is not called. has_pager: whether a page that is longer than the terminal is shown by a pager.
         """
         is_printed = not (self.as_json or self.as_csv)
         if not is_printed and self.html is None and self.figures is None:
             return
         page = make()
         if is_printed:
-            from dlio_hpc.reports import terminal
-
-            terminal.show(page, sys.stdout)
+            show(page, has_pager)
         self.write(page)
 
     def write(self, page: "Page") -> None:
