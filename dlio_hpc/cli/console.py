@@ -1,6 +1,7 @@
 """Output to the user: results on stdout, everything else on stderr."""
 
 import gc
+import io
 import json
 import os
 import shutil
@@ -38,13 +39,18 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def page_through(text: str) -> None:
-    """Print a text on the terminal: by the program that PAGER names, or by less, if the text is longer than the screen
-    and a user can type. As with Git, less quits after a text of one screen, keeps colours and does not clear the
-    screen, unless LESS says otherwise.
+def printed(show: Callable[[Any], None], has_pager: bool) -> None:
+    """Call `show` with the file to which it writes a result. has_pager: whether a text that is longer than the terminal
+    is shown by the program that PAGER names, or by less. As with Git, less keeps colours, does not clear the screen
+    and quits after a text of one screen, unless LESS says otherwise.
     """
-    is_long = text.count("\n") >= shutil.get_terminal_size().lines
-    if not (is_long and sys.stdin.isatty()) or os.environ.get("PAGER") in ("", "cat"):
+    if not (has_pager and is_terminal() and sys.stdin.isatty()) or os.environ.get("PAGER") in ("", "cat"):
+        show(sys.stdout)
+        return
+    file = io.StringIO()
+    show(file)
+    text = file.getvalue()
+    if text.count("\n") < shutil.get_terminal_size().lines:
         sys.stdout.write(text)
         return
     os.environ.setdefault("LESS", "FRX")

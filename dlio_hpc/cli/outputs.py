@@ -2,7 +2,6 @@
 an output file overwrites a result.
 """
 
-import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -41,18 +40,6 @@ class _OutputType(PathType):
 OUTPUT = _OutputType(path_type=Path, readable=False)
 
 
-def show(page: "Page", has_pager: bool) -> None:
-    """Print a page. has_pager: as in Outputs.present()."""
-    from dlio_hpc.reports import terminal
-
-    if not (has_pager and console.is_terminal()):
-        terminal.show(page, sys.stdout)
-        return
-    text = io.StringIO()
-    terminal.show(page, text, sys.stdout)
-    console.page_through(text.getvalue())
-
-
 class Outputs(NamedTuple):
     """Outputs that the user requests. html, perfetto: paths of the files to write; None to write none. figures: folder
     for pictures; None to write none. step_s: length in seconds of a step of the timeline in JSON and CSV; None for a
@@ -81,7 +68,9 @@ class Outputs(NamedTuple):
             return
         page = make()
         if is_printed:
-            show(page, has_pager)
+            from dlio_hpc.reports import terminal
+
+            console.printed(lambda file: terminal.show(page, file, sys.stdout), has_pager)
         self.write(page)
 
     def write(self, page: "Page") -> None:

@@ -21,6 +21,8 @@ from dlio_hpc.reports.page import Block, Facts, Lines, Page, Section, Table
 _WIDTHS = range(80, 101)
 # Width of the labels of facts, in characters.
 _LABEL = 10
+# Width of their labels if these are numbers.
+_NUMBER = 4
 # Empty columns between the columns of a table.
 _GAP = "  "
 # Smallest width to which names are shortened.
@@ -64,7 +66,7 @@ def show(page: Page, file: Any, output: Any = None) -> None:
         _print(out, page.subtitle)
     for facts in page.facts:
         if not facts.is_detail:
-            _facts(out, facts)
+            show_facts(facts, out)
     show_sections(page.sections, out)
     if page.conclusion:
         out.print()
@@ -128,19 +130,27 @@ def _block(out: SafeConsole, block: Block) -> None:
         for line in block.lines:
             _print(out, line, block.style, block.depth)
     elif isinstance(block, Facts):
-        _facts(out, block)
+        show_facts(block, out)
     elif isinstance(block, Table):
         show_table(block, out)
 
 
-def _facts(out: SafeConsole, facts: Facts) -> None:
+def show_facts(facts: Facts, out: SafeConsole) -> None:
+    """Print facts. Each value is folded beside its label."""
     if facts.title:
         _print(out, facts.title)
+    label_width = _NUMBER if all(label.replace(", ", "").isdigit() for label, _ in facts.rows) else _LABEL
     for label, value in facts.rows:
-        first, *rest = _folded(value, out.width - _LABEL) or [""]
-        out.print(Text(f"{label:{_LABEL}}{first}"), soft_wrap=True)
+        width = max(label_width, len(label) + 2)
+        first, *rest = _folded(value, out.width - width) or [""]
+        out.print(Text(f"{label:{width}}{first}"), soft_wrap=True)
         for line in rest:
-            out.print(Text(" " * _LABEL + line), soft_wrap=True)
+            out.print(Text(" " * width + line), soft_wrap=True)
+
+
+def show_text(text: str, out: SafeConsole, style: str = "") -> None:
+    """Print a paragraph, folded to the width of the console."""
+    _print(out, text, style)
 
 
 def _print(out: SafeConsole, line: str, style: str = "", depth: int = 0) -> None:
