@@ -221,9 +221,10 @@ def _page(
 ) -> "Page":
     from dlio_hpc.reports import history_page, history_rows
     from dlio_hpc.verdict import baselines
+    from dlio_hpc.verdict.history_entry import together
 
-    listing = history_rows.listing(entries, baselines.active_in(folder, console.say), metric, last)
-    return history_page.of_history(listing, metric, str(folder), now)
+    blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric, last)
+    return history_page.of_history(blocks, metric, str(folder), now, len(together(entries)))
 
 
 def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Page":

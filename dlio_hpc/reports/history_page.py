@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.reports import history_rows, verdict_banners
-from dlio_hpc.reports.history_rows import Block, Listing
+from dlio_hpc.reports.history_rows import Block
 from dlio_hpc.reports.numbered_notes import NumberedNotes
 from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Table
 from dlio_hpc.results.metrics import METRICS, MetricName
@@ -12,33 +12,35 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 _NAMES = (1,)
 
 
-def of_history(listing: Listing, metric: MetricName, source: str, now: str | None = None) -> Page:
+def of_history(
+    blocks: Sequence[Block], metric: MetricName, source: str, now: str | None = None, total: int | None = None
+) -> Page:
     """Return the report of a metric over a history. source: name of the directory of the archives. now: the present
-    time, if the report is to say that jobs stopped.
+    time, if the report is to say that jobs stopped. total: number of all jobs; None if all have lines.
     """
     notes = NumberedNotes()
-    shown = [block for block in listing.blocks if block.lines]
+    shown = [block for block in blocks if block.lines]
+    listed = len({line.job for block in shown for line in block.lines})
+    total = listed if total is None else total
     sections = [_block(block, metric, notes) for block in shown]
     return Page(
         title=f"History of {METRICS[metric].noun}",
-        subtitle=f"{source}, {_count(listing.jobs, 'job')}{_left_out(listing, len(shown))}",
-        banner=verdict_banners.of_history(listing.blocks, metric, now),
+        subtitle=f"{source}, {_count(total, 'job')}{_left_out(total, listed, len(blocks) - len(shown))}",
+        banner=verdict_banners.of_history(blocks, metric, now),
         facts=[],
         sections=[*sections, _legend(notes.facts(), metric)],
         piped_width=80,
     )
 
 
-def _left_out(listing: Listing, shown: int) -> str:
-    """Return a clause on the jobs that are not listed; empty if all are listed."""
-    if listing.listed == listing.jobs:
+def _left_out(total: int, listed: int, hidden: int) -> str:
+    """Return a clause on the jobs that are not listed; empty if all are listed. hidden: number of measurements without
+    a listed job.
+    """
+    if listed == total:
         return ""
-    older, hidden = listing.jobs - listing.listed, len(listing.blocks) - shown
-    blocks = f", with {_count(hidden, 'measurement')} that no newer job made" if hidden else ""
-    return (
-        f"; the newest {listing.listed:,} are listed. {older:,} older ones are left out{blocks}: "
-        f"--last {listing.jobs} lists all"
-    )
+    older = f", with {_count(hidden, 'measurement')} that no listed job made" if hidden else ""
+    return f"; the newest {listed:,} are listed, {total - listed:,} are left out{older}; --last {total} lists all"
 
 
 def _count(number: int, noun: str) -> str:

@@ -66,30 +66,15 @@ class Block(NamedTuple):
     among: int = 1
 
 
-class Listing(NamedTuple):
-    """Blocks of a history. jobs: number of all jobs. listed: number of the jobs that have lines."""
-
-    blocks: list[Block]
-    jobs: int
-    listed: int
-
-
-def listing(
+def blocks(
     entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName, last: int | None = None
-) -> Listing:
-    """Return the blocks of a history, with lines for the newest jobs alone. last: number of these jobs; None for all
-    jobs. Trends are those of all jobs. Other parameters: as for blocks().
+) -> list[Block]:
+    """Return a block per measurement key. The blocks are ordered by the time at which their newest job ended. All jobs
+    without a measurement share one block, which comes first. active: the active baselines. last: number of the newest
+    jobs that get lines; None for all jobs. Trends are those of all jobs.
     """
     jobs = sorted(together(entries), key=lambda entry: (entry.ended, entry.job))
-    kept = {entry.job for entry in (jobs if last is None else jobs[-last:])}
-    return Listing(_blocks(jobs, active, metric, kept), len(jobs), len(kept))
-
-
-def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
-    """Return a block per measurement key. The blocks are ordered by the time at which their newest job ended. All jobs
-    without a measurement share one block, which comes first. active: the active baselines.
-    """
-    return listing(entries, active, metric).blocks
+    return _blocks(jobs, active, metric, {entry.job for entry in (jobs if last is None else jobs[-last:])})
 
 
 def _blocks(

@@ -171,7 +171,7 @@ def _rates(run: RunOutcome, is_saving: bool) -> list[str]:
     if is_saving:
         return [format_seconds(summary.wall_s), f"{summary.checkpoint.write_MBps:.1f}" if summary.checkpoint else "-"]
     rates = job_rows.rate(summary.samples_per_s), job_rows.rate(summary.read_MBps)
-    return [format_seconds(summary.wall_s), *rates, job_rows.share(summary.au)]
+    return [format_seconds(summary.wall_s), *rates, job_rows.au(summary)]
 
 
 def _of_sides(report: StudyReport) -> Iterator[Picture]:

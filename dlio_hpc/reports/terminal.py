@@ -139,9 +139,10 @@ def show_facts(facts: Facts, out: SafeConsole) -> None:
     """Print facts. Each value is folded beside its label."""
     if facts.title:
         _print(out, facts.title)
-    label_width = _NUMBER if all(label.replace(", ", "").isdigit() for label, _ in facts.rows) else _LABEL
+    labels = [label for label, _ in facts.rows]
+    are_short = all(label[:1].isdigit() for label in labels)
+    width = max(_NUMBER, *(len(label) + 2 for label in labels)) if are_short else _LABEL
     for label, value in facts.rows:
-        width = max(label_width, len(label) + 2)
         first, *rest = _folded(value, out.width - width) or [""]
         out.print(Text(f"{label:{width}}{first}"), soft_wrap=True)
         for line in rest:
@@ -220,7 +221,9 @@ def _least(table: Table, number: int, cells: Sequence[str], widest: int, is_numb
     """Return the smallest width of a column of a table. widest: width of its widest cell."""
     if number in table.names:
         return min(widest, _NAME)
-    if is_number or table.is_whole:
+    if is_number:
+        return max(map(cell_len, (*cells[1:], *cells[0].split())), default=0)
+    if table.is_whole:
         return widest
     return min(max(map(cell_len, " ".join(cells).split()), default=0), _TOKEN)
 
