@@ -135,7 +135,8 @@ def history(
         is_whole = pattern is None and metric is None and not {*_chosen(wanted)} - {"site", "since"}
         if outputs.html is not None and is_whole:
             limits = [f"{name} {wanted[name]}" for name in _chosen(wanted)]
-            outputs.write_page(_dashboard(entries, folder, ", ".join([str(folder), *limits]), outputs.html))
+            source = ", ".join([str(folder), *limits])
+            outputs.write_page(_dashboard(entries, folder, source, outputs.html, bool(limits)))
             outputs = outputs._replace(html=None)
         now = units.utc_now() if pattern is None and not {*_chosen(wanted)} - {"site", "since"} else None
         if last is None and console.is_terminal() and not outputs.has_files:
@@ -227,8 +228,10 @@ def _page(
     return history_page.of_history(blocks, metric, str(folder), now, len(together(entries)))
 
 
-def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Page":
-    """Return the dashboard of the listed jobs. source: name of the folder, with the filters. page: path of the
+def _dashboard(
+    entries: "Sequence[Entry]", folder: Path, source: str, page: Path, is_filtered: bool
+) -> "Page":
+    """Return the dashboard of the listed jobs. is_filtered: whether the history has other jobs. source: name of the folder, with the filters. page: path of the
     dashboard. If the pages of a site lie in the same folder, the dashboard links them.
     """
     from dlio_hpc.base import units
@@ -236,6 +239,6 @@ def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import newest_jobs
 
-    rows = newest_jobs.of(folder, entries, histories.entries(folder))
+    rows = newest_jobs.of(folder, entries, histories.entries(folder) if is_filtered else entries)
     address = web_site.addresses(page.parent)
     return dashboard.of_facility(dashboard.Facility(source, units.utc_now(), rows, len(entries), address))

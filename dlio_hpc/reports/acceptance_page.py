@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc import __version__
+from dlio_hpc.files import rundir
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import verdict_banners
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
@@ -40,6 +41,7 @@ def sections(accepted: Acceptance) -> list[Section]:
         Section("Criteria", tables),
         *(_unmet(check) for check in unmet),
         *(_group(accepted, group) for group in groups),
+        *([Section("", [Lines([rundir.RUN_NAMES], "dim")])] if any(check.evidence for check in unmet) else []),
     ]
 
 

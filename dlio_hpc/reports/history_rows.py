@@ -132,8 +132,9 @@ def _block(
 ) -> Block:
     name = group_names.name(_named(nights))
     baseline = next((accepted for accepted in active if accepted.group.key == key), None)
-    alike = [group for _, group in nights if group.is_of_storage] or [group for _, group in nights]
-    history = trend.of(trend.nights([entry for entry, _ in nights], alike[-1], metric), metric, site)
+    newest = nights[-1][1]
+    alike = next((group for _, group in reversed(nights) if group.is_of_storage), newest)
+    history = trend.of(trend.nights([entry for entry, _ in nights], alike, metric), metric, site)
     if not history.nights:
         lines = [_line(entry, group, metric, None, ()) for entry, group in nights if entry.job in kept]
         return Block(title, key, lines, "", None, baseline, [], False, *nights[-1], name)

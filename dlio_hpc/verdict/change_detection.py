@@ -65,6 +65,8 @@ _NIGHTS_OF_A_YEAR = 365.25
 # Share of the newest nights beyond a threshold that begin a level. The others share nights with those of the night
 # before, or of another threshold. Chosen in simulations so that chances are true for levels without a change.
 _OVERLAP = 0.25
+# Largest difference of a normal deviate that rounding makes, and degrees of freedom that are as good as infinitely many.
+_ROUNDING, _MANY = 1e-6, 1e9
 # Probability that a date lies before or after the range of a change.
 _TAIL = 0.05
 # Number of positions that are tried at first for the begin and the end of a drift.
@@ -171,10 +173,50 @@ def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None 
     """Follow a series night by night. values: logarithms of a metric, one a night, oldest first. prior: knowledge about
     the variation between nights from elsewhere. extra: variance of each night in addition to that of a usual night.
     """
+    extra = np.zeros(len(values)) if extra is None else extra
     state, known = START, _Known()
+    is_quiet = _quiet(values, prior, extra, known)
     for night in range(len(values)):
-        state = next_state(state, values[: night + 1], prior, extra, known)
+        if is_quiet[night] and not state.alarms and not state.labels.any():
+            state = State(np.zeros(night + 1, np.int64), ())
+        else:
+            state = next_state(state, values[: night + 1], prior, extra, known)
     return state
+
+
+def _quiet(values: Floats, prior: NightSpread, extra: Floats, known: "_Known") -> npt.NDArray[np.bool_]:
+    """Return whether a night begins no level for sure, if the level has not changed before. Most nights of a history
+    are such nights, which one computation for all of them finds in a tenth of the time of next_state(). values, prior,
+    extra: as for followed(). known: gets the nights before each night.
+    """
+    count, start = len(values), State(np.zeros(len(values), np.int64), ())
+    places = np.arange(count)
+    before = [_nights_before(start, values, places[: first + 1], 1, prior, known) for first in range(1, count)]
+    level, error = (np.array([0.0, *(getattr(nights, name) for nights in before)]) for name in ("level", "error"))
+    sd, df, correlation = np.array([(1.0, 1.0, 0.0), *(nights.spread for nights in before)]).T
+    limits = np.array([eased(night + 1) for night in range(count)]) + _ROUNDING
+    is_quiet = np.ones(count, np.bool_)
+    for newest, threshold in THRESHOLDS.items():
+        first = np.arange(1 if newest == 1 else BEFORE, count - newest + 1)
+        if not len(first):
+            break
+        more = np.lib.stride_tricks.sliding_window_view(extra, newest)[first]
+        differences = np.lib.stride_tricks.sliding_window_view(values, newest)[first] - level[first, np.newaxis]
+        if newest > 1:
+            most = _CLIP * np.sqrt(sd[first, np.newaxis] ** 2 + more)
+            differences = np.clip(differences, -most, most)
+        variance = sd[first] ** 2 * error_share(correlation[first], newest) + error[first]
+        with np.errstate(divide="ignore", invalid="ignore"):  # without variance, no night is quiet
+            t = differences.mean(axis=1) / np.sqrt(variance + more.sum(axis=1) / newest**2)
+            z = np.abs(np.where(np.isinf(df[first]), t, _deviates(t, np.minimum(df[first], _MANY))))
+        night = first + newest - 1
+        is_quiet[night] &= z - threshold <= -limits[night]
+    return is_quiet
+
+
+def _deviates(t: Floats, df: Floats) -> Floats:
+    """Return normal deviates as deviate() does, without their signs."""
+    return np.asarray(np.sqrt(df * np.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3))
 
 
 def course(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> Course:
