@@ -88,7 +88,8 @@ def _day(text: str) -> str:
 )
 def history(
     pattern: str | None, archive: Path | None, runs: Path, metric: MetricName | None, last: int | None,
-    has_pager: bool, outputs: Outputs, openmetrics: Path | None, influx: Path | None, xdmod: Path | None, is_export: bool, is_rebuild: bool, **wanted: Any,
+    has_pager: bool, outputs: Outputs, openmetrics: Path | None, influx: Path | None, xdmod: Path | None,
+    is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List earlier jobs. Jobs with the same key form a block, the newest job last. A line shows the median of a metric
     and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
@@ -118,14 +119,7 @@ def history(
         sys.stdout.buffer.write(histories.export(folder))
         return 0
     entries = histories.entries(folder, Where(pattern, **wanted))
-    if outputs.as_json:
-        from dlio_hpc.documents.judgements import HistoryDocument
-
-        console.print_json(HistoryDocument(list(_newest(entries, last))))
-    elif outputs.as_csv:
-        from dlio_hpc.reports import history_rows
-
-        history_rows.write_csv(_newest(entries, last), sys.stdout)
+    _print_data(_newest(entries, last), outputs)
     if not entries:
         _say_empty(pattern, wanted, folder, outputs)
         return 0
@@ -135,14 +129,24 @@ def history(
         is_whole = pattern is None and metric is None and not {*_chosen(wanted)} - {"site", "since"}
         if outputs.html is not None and is_whole:
             limits = [f"{name} {wanted[name]}" for name in _chosen(wanted)]
-            source = ", ".join([str(folder), *limits])
-            outputs.write_page(_dashboard(entries, folder, source, outputs.html, bool(limits)))
+            outputs.write_page(_dashboard(entries, folder, limits, outputs.html))
             outputs = outputs._replace(html=None)
         now = units.utc_now() if pattern is None and not {*_chosen(wanted)} - {"site", "since"} else None
-        if last is None and console.is_terminal() and not outputs.has_files:
-            last = _LISTED
-        outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now, last), has_pager)
+        listed = last or (_LISTED if console.is_terminal() and not outputs.has_files else None)
+        outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now, listed), has_pager)
     return 0
+
+
+def _print_data(entries: "Sequence[Entry]", outputs: Outputs) -> None:
+    """Print the entries as JSON or CSV, if the user asks for it."""
+    if outputs.as_json:
+        from dlio_hpc.documents.judgements import HistoryDocument
+
+        console.print_json(HistoryDocument(list(entries)))
+    elif outputs.as_csv:
+        from dlio_hpc.reports import history_rows
+
+        history_rows.write_csv(entries, sys.stdout)
 
 
 def _newest(entries: "Sequence[Entry]", last: int | None) -> "Sequence[Entry]":
@@ -217,9 +221,7 @@ def _usual(entries: "Sequence[Entry]") -> MetricName:
     return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
 
 
-def _page(
-    entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None, last: int | None
-) -> "Page":
+def _page(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None, last: int | None) -> "Page":
     from dlio_hpc.reports import history_page, history_rows
     from dlio_hpc.verdict import baselines
     from dlio_hpc.verdict.history_entry import together
@@ -228,17 +230,16 @@ def _page(
     return history_page.of_history(blocks, metric, str(folder), now, len(together(entries)))
 
 
-def _dashboard(
-    entries: "Sequence[Entry]", folder: Path, source: str, page: Path, is_filtered: bool
-) -> "Page":
-    """Return the dashboard of the listed jobs. is_filtered: whether the history has other jobs. source: name of the folder, with the filters. page: path of the
-    dashboard. If the pages of a site lie in the same folder, the dashboard links them.
+def _dashboard(entries: "Sequence[Entry]", folder: Path, limits: Sequence[str], page: Path) -> "Page":
+    """Return the dashboard of the listed jobs. limits: the filters in words; empty if all jobs are listed. page: path
+    of the dashboard. If the pages of a site lie in the same folder, the dashboard links them.
     """
     from dlio_hpc.base import units
     from dlio_hpc.reports import dashboard, web_site
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import newest_jobs
 
-    rows = newest_jobs.of(folder, entries, histories.entries(folder) if is_filtered else entries)
+    source = ", ".join([str(folder), *limits])
+    rows = newest_jobs.of(folder, entries, histories.entries(folder) if limits else entries)
     address = web_site.addresses(page.parent)
     return dashboard.of_facility(dashboard.Facility(source, units.utc_now(), rows, len(entries), address))

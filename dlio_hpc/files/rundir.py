@@ -66,8 +66,8 @@ def layout_name(when: str, place: int) -> str:
 
 # Explanation of the names of runs, for the legend of a table.
 RUN_NAMES = (
-    "Names of runs: a number in the order of execution, and what the run does (generate: writes the dataset; warmup: is "
-    "not counted; measure: is counted), with the number of the repeat."
+    "Names of runs: a number in the order of execution, and what the run does (generate: writes the dataset; warmup: "
+    "is not counted; measure: is counted), with the number of the repeat."
 )
 
 

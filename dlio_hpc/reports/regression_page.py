@@ -24,13 +24,14 @@ def of_judgement(judgement: Judgement) -> Page:
         banner=verdict_banners.of_judgement(judgement),
         facts=[],
         sections=sections(verdicts, verdict_banners.of_judgement(judgement).text),
+        conclusion=judgement.text if len(verdicts) > 1 else judgement.outcome,
         piped_width=80,
     )
 
 
 def sections(verdicts: Sequence[Verdict], said: str = "") -> list[Section]:
-    """Return a section with the table of all verdicts, the most severe first, and their reasons below. It is followed by
-    a section for each verdict with its facts and pictures. said: text that the reader has read already.
+    """Return a section with the table of all verdicts, the most severe first, and their reasons below. A section for
+    each verdict with its facts and pictures follows. said: text that the reader has read already.
     """
     ordered = regression_rows.by_severity(verdicts)
     return [Section("Verdicts", _verdicts(ordered, said)), *map(_verdict, ordered, itertools.count(1))]
@@ -71,7 +72,9 @@ def _reasons(verdicts: Sequence[Verdict], said: str) -> Iterator[Facts]:
         for sentence in regression_rows.sentences(verdict):
             is_said = sentence[1:].removesuffix(".") in said
             if not is_said or len(verdicts) > 1:
-                rows.setdefault("The first sentence of this report has the reason." if is_said else sentence, []).append(number)
+                rows.setdefault(
+                    "The first sentence of this report has the reason." if is_said else sentence, []
+                ).append(number)
     if rows:
         yield Facts("", [(_ranges(numbers), sentence) for sentence, numbers in rows.items()])
 
@@ -84,9 +87,7 @@ def _ranges(numbers: Sequence[int]) -> str:
             ranges[-1].append(number)
         else:
             ranges.append([number])
-    return ", ".join(
-        f"{members[0]}-{members[-1]}" if len(members) > 1 else str(members[0]) for members in ranges
-    )
+    return ", ".join(f"{members[0]}-{members[-1]}" if len(members) > 1 else str(members[0]) for members in ranges)
 
 
 def _verdict(verdict: Verdict, number: int) -> Section:

@@ -103,9 +103,9 @@ def sentences(verdict: Verdict) -> list[str]:
     """Return what is said about a verdict: its reason, other activity on the nodes, advice and objections."""
     return [
         _sentence(verdict.why),
-        *(f"Meanwhile: {line}" for line in verdict.disturbances),
-        *(f"Advice: {line}" for line in verdict.advice),
-        *(f"Note: {warning}" for warning in verdict.warnings),
+        *(f"meanwhile: {line}" for line in verdict.disturbances),
+        *(f"advice: {line}" for line in verdict.advice),
+        *(f"note: {warning}" for warning in verdict.warnings),
     ]
 
 

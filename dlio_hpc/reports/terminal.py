@@ -1,5 +1,5 @@
-"""Documents printed on a terminal: first the banner, then facts and sections. Text has 80 to 100 columns; tables have the
-width of the terminal, and at least 80 columns.
+"""Documents printed on a terminal: first the banner, then facts and sections. Text has 80 to 100 columns; tables have
+the width of the terminal, and at least 80 columns.
 """
 
 import os

@@ -65,7 +65,7 @@ _NIGHTS_OF_A_YEAR = 365.25
 # Share of the newest nights beyond a threshold that begin a level. The others share nights with those of the night
 # before, or of another threshold. Chosen in simulations so that chances are true for levels without a change.
 _OVERLAP = 0.25
-# Largest difference of a normal deviate that rounding makes, and degrees of freedom that are as good as infinitely many.
+# Largest difference of a normal deviate that rounding makes, and degrees of freedom that count as infinitely many.
 _ROUNDING, _MANY = 1e-6, 1e9
 # Probability that a date lies before or after the range of a change.
 _TAIL = 0.05
