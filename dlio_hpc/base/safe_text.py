@@ -24,7 +24,8 @@ def single_line(text: str, replacement: str = "?") -> str:
 _IN_ASCII = str.maketrans(
     {
         "▁": "_", "▂": ".", "▃": "-", "▄": "~", "▅": "=", "▆": "+", "▇": "*", "█": "#", "─": "-", "│": "|", "·": "-",
-        "…": "...", "\N{EN DASH}": "-", "\N{MULTIPLICATION SIGN}": "x", "±": "+-", "≤": "<=", "≥": ">=", "→": "->", "µ": "u", "μ": "u",
+        "…": "...", "\N{EN DASH}": "-", "\N{MULTIPLICATION SIGN}": "x",
+        "±": "+-", "≤": "<=", "≥": ">=", "→": "->", "µ": "u", "μ": "u",
         "\N{NO-BREAK SPACE}": " ",
     }
 )  # fmt: skip

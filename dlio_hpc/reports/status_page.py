@@ -43,7 +43,7 @@ class JobStatus(NamedTuple):
 
 def show(looks: Sequence[JobSnapshot], runs: Path, file: Any, output: Any) -> None:
     """Print the table. runs: folder of the jobs. file, output: as for terminal.show()."""
-    rows = sorted((_row(look, runs) for look in looks), key=lambda row: row.job.states[0].time, reverse=True)
+    rows = sorted((row_of(look, runs) for look in looks), key=lambda row: row.job.states[0].time, reverse=True)
     rows.sort(key=lambda row: not row.problem)
     out = terminal.console(file, output, _WIDTH)
     terminal.show_text(_summary(rows), out, "bold")
@@ -80,7 +80,8 @@ def _moment(job: job_record.Job) -> str:
     return job.states[-1].time[:16].replace("T", " ")
 
 
-def _row(look: JobSnapshot, runs: Path) -> JobStatus:
+def row_of(look: JobSnapshot, runs: Path) -> JobStatus:
+    """Return the row of a job. runs: folder of the jobs, for commands in notes."""
     job = look.job
     is_invalid = job.state == "failed" and job_state.exit_status(look.directory) == InvalidRun.exit_code
     state = "invalid" if is_invalid else f"{job.state}, suspended" if job.states[-1].suspended else job.state

@@ -178,6 +178,8 @@ def show_table(table: Table, out: SafeConsole) -> None:
     """
     if table.title:
         _print(out, table.title)
+    # Widths are those of the texts that are printed.
+    table = table._replace(rows=[list(map(out.safe, row)) for row in table.rows])
     columns = list(zip(table.header, *table.rows[: table.most], strict=True))
     numbers = [are_numbers(cells[1:]) for cells in columns]
     widths = _widths(table, columns, numbers, out.table_width)
