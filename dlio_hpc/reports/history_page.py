@@ -62,7 +62,7 @@ def _block(block: Block, metric: MetricName, notes: NumberedNotes) -> Section:
     return Section(
         block.title,
         [
-            Lines([f"{METRICS[metric].noun}  {block.bars}"] if block.bars else []),
+            Lines([f"{METRICS[metric].noun}  {block.bars}"] if block.bars else [], is_for_terminal=True),
             Pictures("", lambda: _draw(block, metric)),
             Table("", history_rows.HEADER, rows, is_whole=True, names=_NAMES),
             Lines(base, "dim"),

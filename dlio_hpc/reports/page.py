@@ -17,13 +17,14 @@ Style = Literal["", "bold", "dim", "red", "yellow", "green", "blue", "bold green
 
 class Lines(NamedTuple):
     """Sentences, one per line. depth: number of columns by which they are indented. is_detail: whether only the HTML
-    page shows them.
+    page shows them. is_for_terminal: whether only the terminal shows them.
     """
 
     lines: Sequence[str]
     style: Style = ""
     depth: int = 0
     is_detail: bool = False
+    is_for_terminal: bool = False
 
 
 class Facts(NamedTuple):

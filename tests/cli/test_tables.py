@@ -10,6 +10,7 @@ import struct
 import subprocess
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -35,7 +36,9 @@ def archives(tmp_path: Path) -> Path:
     fault = "job ended as node_fail: node n1 does not respond, and the job was requeued by the batch system"
     for night in range(100):
         job = f"cosmoflow_h100-of-the-acceptance-20261121-020000-{night:06x}"
-        failed = {"fault": fault, "exit_code": 6, "state": "failed", "measurements": ()} if night in (97, 98) else {}
+        failed: dict[str, Any] = (
+            {"fault": fault, "exit_code": 6, "state": "failed", "measurements": ()} if night in (97, 98) else {}
+        )
         storage = "cached" if night in (95, 96) else "storage"
         made = nights.entry(night, [100.0 + night % 5, 100.5, 99.5], storage=storage, job=job, **failed)
         history.enter(folder, made)
