@@ -30,7 +30,7 @@ def bench(jobs: int = _JOBS, rounds: int = _ROUNDS) -> None:
              ("history", "--archive", archives, "--last", 30, "--html", page), "<= 2 s"),
             ("report --html of a job of 3 runs", ("report", job, "--html", page), "<= 0.7 s"),
         ):  # fmt: skip
-            command = [BIN / "dlio-hpc", *map(str, arguments)]
+            command: list[str | Path] = [BIN / "dlio-hpc", *map(str, arguments)]
             took = min(cpu_ms(command) for _ in range(rounds))
             row(f"CPU: {what}", f"{took / 1e3:.2f} s", goal=goal)
 
@@ -45,7 +45,7 @@ def enter_jobs(folder: Path, jobs: int) -> Path:
         for number in range(jobs):
             night = number // (len(_WORKLOADS) * len(_SITES))
             site, name = _SITES[number % 2], _WORKLOADS[number // 2 % 5]
-            key = nights.Key(site, "lustre /scratch", "8 stripes of 1 MiB", 2, 4, name, digest, "0.1.0")
+            key = history_entry.Key(site, "lustre /scratch", "8 stripes of 1 MiB", 2, 4, name, digest, "0.1.0")
             day = nights.day(night)
             job = f"{name}-{day[:10].replace('-', '')}-020000-{number:06x}"
             level = 100 + 0.4 * ((7 * night) % 5 - 2)
