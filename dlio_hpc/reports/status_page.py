@@ -24,7 +24,7 @@ _WIDTH = 80
 _FAILED: frozenset[State] = frozenset({"failed", "timeout", "node_fail", "out_of_memory", "lost"})
 
 
-class JobStatus(NamedTuple):
+class StatusRow(NamedTuple):
     """Row of a job. state: its state, or `invalid` if its numbers must not be used. problem: why the job needs
     attention, in a word or two; empty if it needs none. notes: sentences on the job.
     """
@@ -58,7 +58,7 @@ def show(looks: Sequence[JobSnapshot], runs: Path, file: Any, output: Any) -> No
         terminal.show_facts(notes.facts(), out)
 
 
-def _summary(rows: Sequence[JobStatus]) -> str:
+def _summary(rows: Sequence[StatusRow]) -> str:
     """Return the first line: how many jobs need attention and why, and the states of the others."""
     problems = Counter(row.problem for row in rows if row.problem)
     others = Counter(row.state for row in rows if not row.problem)
@@ -80,13 +80,13 @@ def _moment(job: job_record.Job) -> str:
     return job.states[-1].time[:16].replace("T", " ")
 
 
-def row_of(look: JobSnapshot, runs: Path) -> JobStatus:
+def row_of(look: JobSnapshot, runs: Path) -> StatusRow:
     """Return the row of a job. runs: folder of the jobs, for commands in notes."""
     job = look.job
     is_invalid = job.state == "failed" and job_state.exit_status(look.directory) == InvalidRun.exit_code
     state = "invalid" if is_invalid else f"{job.state}, suspended" if job.states[-1].suspended else job.state
     is_uncollected = job.ended and _is_uncollected(look)
-    return JobStatus(
+    return StatusRow(
         job, state, _problem(look, state, is_uncollected), tuple(_notes(look, is_invalid, is_uncollected, runs))
     )
 

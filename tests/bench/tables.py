@@ -21,7 +21,21 @@ def bench(jobs: int = _JOBS, rounds: int = _ROUNDS) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         archives = enter_jobs(folder, jobs)
-        job = _small_job(folder)
+        submit = [
+            "demo",
+            "-s",
+            "local",
+            "--dataset-size",
+            "16MiB",
+            "--repeat",
+            str(_RUNS),
+            "-o",
+            name,
+            "--wait",
+            "--quiet",
+        ]
+        cpu_ms([BIN / "dlio-submit", *submit], folder)
+        (job,) = (path.parent for path in folder.glob("demo-*/plan.json"))
         page = folder / "page.html"
         for what, arguments, goal in (
             (f"history of {jobs} jobs, the newest 30", ("history", "--archive", archives, "--last", 30), "<= 1 s"),
