@@ -37,11 +37,11 @@ def sections(accepted: Acceptance) -> list[Section]:
     tables = [_table(group or "All jobs", accepted.of(group)) for group in accepted.groups]
     unmet = [check for check in accepted.checks if _is_shown(check)]
     groups = [group for group in accepted.groups if group]
+    names = [Lines([rundir.RUN_NAMES], "dim")] if any(check.evidence for check in unmet) else []
     return [
-        Section("Criteria", tables),
+        Section("Criteria", [*tables, *names]),
         *(_unmet(check) for check in unmet),
         *(_group(accepted, group) for group in groups),
-        *([Section("", [Lines([rundir.RUN_NAMES], "dim")])] if any(check.evidence for check in unmet) else []),
     ]
 
 
