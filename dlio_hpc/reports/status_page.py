@@ -112,7 +112,7 @@ def _notes(look: JobSnapshot, is_invalid: bool, is_uncollected: bool, runs: Path
         yield "The batch system did not answer: the state may be out of date."
     if newest.text:
         lasts = "" if job.ended else f" for {units.format_walltime(_seconds_in(newest))}"
-        yield f"{newest.text}{lasts}"
+        yield f"{newest.state} ({newest.text}){lasts}"
     if night := job.night_text():
         yield night
     if look.advice:

@@ -232,8 +232,8 @@ def _status(look: job_state.JobSnapshot) -> str:
     row = status_page.row_of(look, Path("dlio-runs"))
     assert row.state.startswith("invalid" if look.job.state == "failed" and row.state == "invalid" else look.job.state)
     notes = [note for note in row.notes if not note.startswith(("The ", "dlio-hpc report"))]
-    reason = [f" ({re.sub(r' for [0-9]+:[0-9:]+$', '', notes.pop(0))})"] if look.job.states[-1].text else []
-    return "".join([look.job.state, *reason, *(f"; {note}" for note in notes)])
+    described = re.sub(r" for [0-9]+:[0-9:]+$", "", notes.pop(0)) if look.job.states[-1].text else look.job.state
+    return "; ".join([described, *notes])
 
 
 # Files of a job that its batch system no longer knows: their content, what `status` prints, and the start of the
