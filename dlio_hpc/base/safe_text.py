@@ -18,3 +18,29 @@ def single_line(text: str, replacement: str = "?") -> str:
     """Return the text with `replacement` in place of characters that would end a line, or that cannot be written."""
     shown = text.encode("utf-8", "replace").decode()
     return "".join(letter if letter.isprintable() else replacement for letter in shown)
+
+
+# Characters of reports, and what an ASCII terminal shows instead.
+_IN_ASCII = str.maketrans(
+    {
+        "▁": "_", "▂": ".", "▃": "-", "▄": "~", "▅": "=", "▆": "+", "▇": "*", "█": "#", "░": "-", "─": "-", "│": "|", "·": "-",
+        "…": "...", "\N{EN DASH}": "-", "\N{MULTIPLICATION SIGN}": "x",
+        "±": "+-", "≤": "<=", "≥": ">=", "→": "->", "µ": "u", "μ": "u",
+        "\N{NO-BREAK SPACE}": " ",
+    }
+)  # fmt: skip
+
+
+def in_ascii(text: str) -> str:
+    """Return the text with ASCII characters in place of those that an ASCII terminal cannot show; "?" for unknown
+    ones.
+    """
+    return text if text.isascii() else text.translate(_IN_ASCII).encode("ascii", "replace").decode()
+
+
+def shortened_name(name: str, width: int) -> str:
+    """Return the name, with "..." in place of its middle if it is longer than `width` characters."""
+    if len(name) <= width:
+        return name
+    tail = (width - 3) // 2
+    return f"{name[: width - 3 - tail]}...{name[len(name) - tail :]}"

@@ -10,7 +10,7 @@ from dlio_hpc.base import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import SETTINGS, argument, option, parsed, part
+from dlio_hpc.cli.verbs import PAGER, SETTINGS, argument, option, parsed, part
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
 @option("--junit", type=OUTPUT, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
+@PAGER
 @page_options
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],
-    tolerance: float | None, force: bool, junit: Path | None, outputs: Outputs,
+    tolerance: float | None, force: bool, junit: Path | None, has_pager: bool,
+    outputs: Outputs,
 ) -> int:  # fmt: skip
     """Compare the repeats of a job with the baseline that has the same key (see dlio-hpc baseline --help), and with
     earlier jobs. Verdicts: pass, improved, regression, inconclusive, not_comparable; for jobs whose numbers cannot be
@@ -59,7 +61,7 @@ def compare(
         from dlio_hpc.documents import judgements
 
         console.print_json(judgements.of_judgement(judged))
-    outputs.present(lambda: _page(judged))
+    outputs.present(lambda: _page(judged), has_pager)
     if junit is not None:
         seconds = units.seconds_between(started, units.utc_now(fraction=True))
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))

@@ -1,13 +1,18 @@
 """Output to the user: results on stdout, everything else on stderr."""
 
 import gc
+import io
 import json
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
+
+import click
 
 from dlio_hpc.base import log_file, serialization
 from dlio_hpc.base.errors import DlioError, Incomplete, shortened
@@ -31,6 +36,29 @@ def say(message: str) -> None:
 def show(text: object) -> None:
     """Print a line of a result on stdout, without control characters."""
     print(printable(str(text)))
+
+
+def is_terminal() -> bool:
+    """Return whether results are printed on a terminal."""
+    return sys.stdout.isatty()
+
+
+def printed(show: Callable[[Any], None], has_pager: bool) -> None:
+    """Call `show` with the file to which it writes a result. has_pager: whether a text that is longer than the terminal
+    is shown by the program that PAGER names, or by less. As with Git, less keeps colours, does not clear the screen
+    and quits after a text of one screen, unless LESS says otherwise.
+    """
+    if not (has_pager and is_terminal() and sys.stdin.isatty()) or os.environ.get("PAGER") in ("", "cat"):
+        show(sys.stdout)
+        return
+    file = io.StringIO()
+    show(file)
+    text = file.getvalue()
+    if text.count("\n") < shutil.get_terminal_size().lines:
+        sys.stdout.write(text)
+        return
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager(text.removesuffix("\n"))
 
 
 def reporter(is_quiet: bool) -> Callable[[str], None]:
@@ -131,14 +159,16 @@ def _screen(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
     return last
 
 
-def on_screen(jobs: Iterable[Watched], terminal: TextIO) -> Iterator[Watched]:
+def on_screen(jobs: Iterable[Watched], output: TextIO) -> Iterator[Watched]:
     """Show jobs on a terminal while they are watched. Yield each look at a job. Nothing stays on the terminal."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    screen = Console(file=terminal)
-    view, shown = LiveView(is_ascii=screen.options.ascii_only or screen.is_dumb_terminal), 0.0
+    from dlio_hpc.reports import terminal
+
+    screen = Console(file=output)
+    view, shown = LiveView(terminal.is_ascii_only(output)), 0.0
     last: dict[Path, Watched] = {}
     with Live(console=screen, transient=True, auto_refresh=False) as live:
         for watched in jobs:

@@ -13,7 +13,7 @@ from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options
-from dlio_hpc.cli.verbs import SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import PAGER, SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Maximum number of workloads and of sites that a message names.
 _MOST_NAMED = 8
+# Number of jobs that are listed on a terminal by default.
+_LISTED = 30
 
 
 def _day(text: str) -> str:
@@ -57,6 +59,11 @@ def _day(text: str) -> str:
     "--metric", type=click.Choice(list(METRICS)), metavar="NAME",
     help=f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s, or that of checkpoints.",
 )  # fmt: skip
+@option(
+    "--last", type=click.IntRange(min=1), metavar="N",
+    help="Only the newest N jobs. Changes are still those of all jobs. Default: 30 on a terminal, otherwise all.",
+)  # fmt: skip
+@PAGER
 @page_options
 @option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")
 @option(
@@ -80,8 +87,9 @@ def _day(text: str) -> str:
     help="Rebuild the history from the archives and the decisions on baselines alone.",
 )
 def history(
-    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName | None, outputs: Outputs,
-    openmetrics: Path | None, influx: Path | None, xdmod: Path | None, is_export: bool, is_rebuild: bool, **wanted: Any,
+    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName | None, last: int | None,
+    has_pager: bool, outputs: Outputs, openmetrics: Path | None, influx: Path | None, xdmod: Path | None,
+    is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List earlier jobs. Jobs with the same key form a block, the newest job last. A line shows the median of a metric
     and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
@@ -111,14 +119,7 @@ def history(
         sys.stdout.buffer.write(histories.export(folder))
         return 0
     entries = histories.entries(folder, Where(pattern, **wanted))
-    if outputs.as_json:
-        from dlio_hpc.documents.judgements import HistoryDocument
-
-        console.print_json(HistoryDocument(list(entries)))
-    elif outputs.as_csv:
-        from dlio_hpc.reports import history_rows
-
-        history_rows.write_csv(entries, sys.stdout)
+    _print_data(_newest(entries, last), outputs)
     if not entries:
         _say_empty(pattern, wanted, folder, outputs)
         return 0
@@ -128,11 +129,28 @@ def history(
         is_whole = pattern is None and metric is None and not {*_chosen(wanted)} - {"site", "since"}
         if outputs.html is not None and is_whole:
             limits = [f"{name} {wanted[name]}" for name in _chosen(wanted)]
-            outputs.write_page(_dashboard(entries, folder, ", ".join([str(folder), *limits]), outputs.html))
+            outputs.write_page(_dashboard(entries, folder, limits, outputs.html))
             outputs = outputs._replace(html=None)
         now = units.utc_now() if pattern is None and not {*_chosen(wanted)} - {"site", "since"} else None
-        outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now))
+        listed = last or (_LISTED if console.is_terminal() and not outputs.has_files else None)
+        outputs.present(lambda: _page(entries, folder, metric or _usual(entries), now, listed), has_pager)
     return 0
+
+
+def _print_data(entries: "Sequence[Entry]", outputs: Outputs) -> None:
+    """Print the entries as JSON or CSV, if the user asks for it."""
+    if outputs.as_json:
+        from dlio_hpc.documents.judgements import HistoryDocument
+
+        console.print_json(HistoryDocument(list(entries)))
+    elif outputs.as_csv:
+        from dlio_hpc.reports import history_rows
+
+        history_rows.write_csv(entries, sys.stdout)
+
+
+def _newest(entries: "Sequence[Entry]", last: int | None) -> "Sequence[Entry]":
+    return entries if last is None else entries[-last:]
 
 
 def _say_empty(pattern: str | None, wanted: dict[str, Any], folder: Path, outputs: Outputs) -> None:
@@ -203,23 +221,25 @@ def _usual(entries: "Sequence[Entry]") -> MetricName:
     return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
 
 
-def _page(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None) -> "Page":
+def _page(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None, last: int | None) -> "Page":
     from dlio_hpc.reports import history_page, history_rows
     from dlio_hpc.verdict import baselines
+    from dlio_hpc.verdict.history_entry import together
 
-    blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric)
-    return history_page.of_history(blocks, metric, str(folder), now)
+    blocks = history_rows.blocks(entries, baselines.active_in(folder, console.say), metric, last)
+    return history_page.of_history(blocks, metric, str(folder), now, len(together(entries)))
 
 
-def _dashboard(entries: "Sequence[Entry]", folder: Path, source: str, page: Path) -> "Page":
-    """Return the dashboard of the listed jobs. source: name of the folder, with the filters. page: path of the
-    dashboard. If the pages of a site lie in the same folder, the dashboard links them.
+def _dashboard(entries: "Sequence[Entry]", folder: Path, limits: Sequence[str], page: Path) -> "Page":
+    """Return the dashboard of the listed jobs. limits: the filters in words; empty if all jobs are listed. page: path
+    of the dashboard. If the pages of a site lie in the same folder, the dashboard links them.
     """
     from dlio_hpc.base import units
     from dlio_hpc.reports import dashboard, web_site
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import newest_jobs
 
-    rows = newest_jobs.of(folder, entries, histories.entries(folder))
+    source = ", ".join([str(folder), *limits])
+    rows = newest_jobs.of(folder, entries, histories.entries(folder) if limits else entries)
     address = web_site.addresses(page.parent)
     return dashboard.of_facility(dashboard.Facility(source, units.utc_now(), rows, len(entries), address))

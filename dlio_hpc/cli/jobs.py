@@ -1,18 +1,18 @@
 """dlio-hpc status, wait, cancel and collect."""
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dlio_hpc.base import units
 from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.batch import abandoned_files, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, PAGER, PATH, SETTINGS, argument, option
 from dlio_hpc.documents.jobs import (
     CancelDocument,
     CancelledJob,
@@ -38,32 +38,26 @@ def on_jobs(function: Any) -> Any:
 
 @click.command(context_settings=SETTINGS)
 @on_jobs
+@PAGER
 @JSON
-def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
-    """Show the state of each JOB (a directory, or the name of a job or study below RUNS), or of all jobs below RUNS."""
+def status(jobs: tuple[str, ...], runs: Path, has_pager: bool, as_json: bool) -> int:
+    """Show the state of each JOB (a directory, or the name of a job or study below RUNS), or of all jobs below RUNS.
+    Jobs that need attention come first: failed, invalid, stalled and lost jobs, and jobs whose results are not
+    archived. Newer jobs come before older ones.
+    """
     looks, code = _refreshed(jobs, runs)
     if as_json:
         console.print_json(StatusDocument([_state(look) for look in looks]))
         return code
-    for look in looks:
-        console.show(_line(look))
+    if looks:
+        from dlio_hpc.reports import status_page
+
+        console.printed(lambda file: status_page.show(looks, runs, file, sys.stdout), has_pager)
     if left := list(abandoned_files.rests(runs)):
         console.say(
             f"note: {len(left)} remains of killed submissions; remove them: dlio-hpc clean -o {shlex.quote(str(runs))}"
         )
     return code
-
-
-def _line(look: job_state.JobSnapshot) -> str:
-    """Return the line of `status`: the state, the batch system's reason for it and how long it has been so, and what
-    the user can do.
-    """
-    newest = look.job.states[-1]
-    reason = f"  ({newest.text})" if newest.text else ""
-    if reason and not look.job.ended:
-        reason += f" for {units.format_walltime(max(0, int(units.seconds_between(newest.since, units.utc_now()))))}"
-    more = "".join(f"; {text}" for text in (look.job.night_text(), look.advice) if text)
-    return f"{look.job.job}  {newest.state}  since {newest.time}{reason}{more}"
 
 
 def _state(look: job_state.JobSnapshot) -> JobState:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dlio_hpc.base.counted_progress import duration
-from dlio_hpc.base.safe_text import printable
+from dlio_hpc.base.safe_text import in_ascii, printable
 from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.live_runs import LiveRun, RunRates
 
-_BARS, _ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+_BARS = "▁▂▃▄▅▆▇█"
 _BAR, _MARGIN = 24, 2
 
 
@@ -52,8 +52,7 @@ class LiveView:
         return self._text(f"{watched.job.job}: {_place(run)}, {', '.join(parts)}")
 
     def _text(self, line: str) -> str:
-        shown = printable(line)
-        return shown.encode("ascii", "replace").decode() if self._is_ascii else shown
+        return in_ascii(printable(line)) if self._is_ascii else printable(line)
 
     def _block(self, watched: Watched, width: int) -> list[str]:
         """Return the lines of a job: its state, how far its run is, its rates, and what its ranks do."""
@@ -73,14 +72,13 @@ class LiveView:
 
     def _bar(self, run: LiveRun) -> str:
         filled = int(_BAR * run.done / run.total) if run.total else 0
-        done, rest = ("#", "-") if self._is_ascii else ("█", "░")
-        return done * filled + rest * (_BAR - filled)
+        return "█" * filled + "░" * (_BAR - filled)
 
     def _spark(self, watched: Watched, most: int) -> str:
         known = self._rates.get(watched.directory)
         rates = list(known.history)[-most:] if known and most > 0 else []
-        bars, high = _ASCII_BARS if self._is_ascii else _BARS, max(rates, default=0.0)
-        return "".join(bars[min(int(len(bars) * rate / high), len(bars) - 1)] for rate in rates) if high else ""
+        high = max(rates, default=0.0)
+        return "".join(_BARS[min(int(8 * rate / high), 7)] for rate in rates) if high else ""
 
 
 def heading(watched: Watched) -> str:

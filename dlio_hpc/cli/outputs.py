@@ -58,10 +58,10 @@ class Outputs(NamedTuple):
         """Whether the user requests a page, pictures or a trace."""
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
-    def present(self, make: "Callable[[], Page]") -> None:
+    def present(self, make: "Callable[[], Page]", has_pager: bool = False) -> None:
         """Call `make`, and output the page that it returns: print it, and write the HTML file and the pictures that the
         user requests. If JSON or CSV is printed, the page is not printed. If there is nothing to print or write,
-        `make` is not called.
+        `make` is not called. has_pager: whether a page that is longer than the terminal is shown by a pager.
         """
         is_printed = not (self.as_json or self.as_csv)
         if not is_printed and self.html is None and self.figures is None:
@@ -70,7 +70,7 @@ class Outputs(NamedTuple):
         if is_printed:
             from dlio_hpc.reports import terminal
 
-            terminal.show(page, sys.stdout)
+            console.printed(lambda file: terminal.show(page, file, sys.stdout), has_pager)
         self.write(page)
 
     def write(self, page: "Page") -> None:

@@ -190,3 +190,7 @@ def part(text: str) -> float:
 
 # Option of every verb whose result has a JSON document; see json_documents.
 JSON = option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+PAGER = click.option(
+    "--no-pager", "has_pager", flag_value=False, type=bool, default=True,
+    help="Do not show long output through a pager (PAGER; less by default). Only a terminal has one.",
+)  # fmt: skip

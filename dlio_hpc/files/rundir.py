@@ -64,6 +64,13 @@ def layout_name(when: str, place: int) -> str:
     return when if not place else f"-{place + 1}.".join(when.rsplit(".", 1))
 
 
+# Explanation of the names of runs, for the legend of a table.
+RUN_NAMES = (
+    "Names of runs: a number in the order of execution, and what the run does (generate: writes the dataset; warmup: "
+    "is not counted; measure: is counted), with the number of the repeat."
+)
+
+
 def run_name(number: int, name: str) -> str:
     """Return the folder name of a run, such as 01-measure. For up to 100 runs, names sort in the order in which the
     runs are executed.

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from dlio_hpc.base import units
 from dlio_hpc.plan.study import Study
 
+# End of the name of a job, after that of its study.
+_SUFFIX = re.compile(r"-(?:night(?P<night>[0-9]+)-)?(?P<number>[0-9]+)")
+
 
 class NightJob(NamedTuple):
     """An earlier job of a study. night: its night. begins: time from which it could start, in seconds since 1970.
@@ -80,7 +83,7 @@ def job_night(study: str, name: str) -> int:
 
 
 def _matched(study: str, name: str) -> re.Match[str] | None:
-    return re.fullmatch(rf"{re.escape(study)}-(?:night(?P<night>[0-9]+)-)?(?P<number>[0-9]+)", name)
+    return _SUFFIX.fullmatch(name, len(study)) if name.startswith(f"{study}-") else None
 
 
 def described(night: int, nights: int, begins: str) -> str:

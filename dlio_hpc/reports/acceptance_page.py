@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc import __version__
+from dlio_hpc.files import rundir
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import verdict_banners
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
@@ -36,8 +37,9 @@ def sections(accepted: Acceptance) -> list[Section]:
     tables = [_table(group or "All jobs", accepted.of(group)) for group in accepted.groups]
     unmet = [check for check in accepted.checks if _is_shown(check)]
     groups = [group for group in accepted.groups if group]
+    names = [Lines([rundir.RUN_NAMES], "dim")] if any(check.evidence for check in unmet) else []
     return [
-        Section("Criteria", tables),
+        Section("Criteria", [*tables, *names]),
         *(_unmet(check) for check in unmet),
         *(_group(accepted, group) for group in groups),
     ]

@@ -47,7 +47,8 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
     for runs in _repeats(jobs):
         seconds = _seconds(runs)
         if total := sum(seconds.values()):
-            bottleneck = " and by ".join(text.partition(" (")[0] for text in _bottlenecks(runs, seconds))
+            # Equal sets of bottlenecks count together, whichever of them takes longer.
+            bottleneck = " and by ".join(sorted(text.partition(" (")[0] for text in _bottlenecks(runs, seconds)))
             limited.setdefault(bottleneck, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
     points = sum(map(len, limited.values()))
     parts = [

@@ -4,34 +4,68 @@ from collections.abc import Iterator, Sequence
 
 from dlio_hpc.reports import history_rows, verdict_banners
 from dlio_hpc.reports.history_rows import Block
-from dlio_hpc.reports.page import Lines, Page, Picture, Pictures, Section, Table
+from dlio_hpc.reports.numbered_notes import NumberedNotes
+from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Table
 from dlio_hpc.results.metrics import METRICS, MetricName
 
+# Columns of history_rows.HEADER with names.
+_NAMES = (1,)
 
-def of_history(blocks: Sequence[Block], metric: MetricName, source: str, now: str | None = None) -> Page:
+
+def of_history(
+    blocks: Sequence[Block], metric: MetricName, source: str, now: str | None = None, total: int | None = None
+) -> Page:
     """Return the report of a metric over a history. source: name of the directory of the archives. now: the present
-    time, if the report is to say that jobs stopped.
+    time, if the report is to say that jobs stopped. total: number of all jobs; None if all have lines.
     """
-    count = len({line.job for block in blocks for line in block.lines})
+    notes = NumberedNotes()
+    shown = [block for block in blocks if block.lines]
+    listed = len({line.job for block in shown for line in block.lines})
+    total = listed if total is None else total
+    sections = [_block(block, metric, notes) for block in shown]
     return Page(
         title=f"History of {METRICS[metric].noun}",
-        subtitle=f"{source}, {count} jobs",
+        subtitle=f"{source}, {_count(total, 'job')}{_left_out(total, listed, len(blocks) - len(shown))}",
         banner=verdict_banners.of_history(blocks, metric, now),
         facts=[],
-        sections=[_block(block, metric) for block in blocks],
+        sections=[*sections, _legend(notes.facts(), metric)],
+        piped_width=80,
     )
 
 
-def _block(block: Block, metric: MetricName) -> Section:
-    change = "to baseline" if block.baseline is not None else "change"
-    header = [name.replace("change", change) for name in history_rows.HEADER]
-    rows = [list(history_rows.cells(line)) for line in block.lines]
+def _left_out(total: int, listed: int, hidden: int) -> str:
+    """Return a clause on the jobs that are not listed; empty if all are listed. hidden: number of measurements without
+    a listed job.
+    """
+    if listed == total:
+        return ""
+    older = f", with {_count(hidden, 'measurement')} that no listed job made" if hidden else ""
+    return f"; the newest {listed:,} are listed, {total - listed:,} are left out{older}; --last {total} lists all"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _legend(notes: Facts, metric: MetricName) -> Section:
+    """Return the section that explains the columns and states the notes."""
+    legend = (
+        f"n: runs. median, spread: of {METRICS[metric].noun} of these runs; spread is (largest - smallest) / median. "
+        "change: of the median, + is better; to the baseline or, without a baseline, to the previous job."
+    )
+    return Section("Notes", [*([notes] if notes.rows else []), Lines([legend], "dim")])
+
+
+def _block(block: Block, metric: MetricName, notes: NumberedNotes) -> Section:
+    base = [] if block.baseline is None else [f"change: to baseline {block.baseline.id}"]
+    rows = [list(history_rows.cells(line, notes)) for line in block.lines]
     return Section(
         block.title,
         [
-            Lines([f"{METRICS[metric].noun}  {block.bars}"] if block.bars else []),
+            Lines([f"{METRICS[metric].noun}  {block.bars}"] if block.bars else [], is_for_terminal=True),
             Pictures("", lambda: _draw(block, metric)),
-            Table("", header, rows, is_whole=True),
+            Table("", history_rows.HEADER, rows, is_whole=True, names=_NAMES),
+            Lines(base, "dim"),
             Lines(block.shifts, "red" if block.is_worse else ""),
         ],
     )

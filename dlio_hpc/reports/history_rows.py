@@ -1,12 +1,13 @@
 """History as table rows. Each measurement key has a block of rows: one row per job with this key, oldest first."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.reports import csv_table, regression_rows
+from dlio_hpc.reports.numbered_notes import NumberedNotes
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import group_names, regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.baselines import Accepted
@@ -19,25 +20,26 @@ from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 _COLUMNS = ("study", "site", "state", "ended")
 _OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "settings", "version")
 _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
-HEADER = ("when", "job", "n", "median", "spread", "change", "")
+HEADER = ("ended", "job", "n", "median", "spread", "change", "notes")
 _BARS = "▁▂▃▄▅▆▇█"
 # Minimum range of medians that the full height of the bars stands for, as a share of the largest median.
 _LEAST_SPAN = 0.1
 
 
 class Line(NamedTuple):
-    """Table row of a job. change: relative change of the median. It is relative to the baseline of the measurement key
-    or, if there is no baseline, to the previous job. note: remarks on the job: whether it is the baseline or an
-    outlier, the changes that start at it, the faults of its runs, and why repeats differ.
+    """Table row of a job. ended: time in UTC. spread: of the repeats, as a share of their median. change: relative
+    change of the median. It is relative to the baseline of the measurement key or, if there is no baseline, to the
+    previous job. notes: remarks on the job: whether it is the baseline or an outlier, the changes that start at it, the
+    faults of its runs, and why repeats differ.
     """
 
-    when: str
+    ended: str
     job: str
     repeats: str
     median: str
     spread: str
     change: str
-    note: str
+    notes: tuple[str, ...]
 
 
 class Block(NamedTuple):
@@ -64,25 +66,41 @@ class Block(NamedTuple):
     among: int = 1
 
 
-def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
+def blocks(
+    entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName, last: int | None = None
+) -> list[Block]:
     """Return a block per measurement key. The blocks are ordered by the time at which their newest job ended. All jobs
-    without a measurement share one block, which comes first. active: the active baselines.
+    without a measurement share one block, which comes first. active: the active baselines. last: number of the newest
+    jobs that get lines; None for all jobs. Trends are those of all jobs.
     """
+    jobs = sorted(together(entries), key=lambda entry: (entry.ended, entry.job))
+    return _blocks(jobs, active, metric, {entry.job for entry in (jobs if last is None else jobs[-last:])})
+
+
+def _blocks(
+    entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName, kept: Collection[str]
+) -> list[Block]:
+    """Return the blocks. entries: jobs, oldest first. kept: names of the jobs that get lines."""
     by_key: dict[Key, list[tuple[Entry, Group]]] = {}
-    entries = together(entries)
-    for entry in sorted(entries, key=lambda entry: (entry.ended, entry.job)):
+    for entry in entries:
         for group in run_groups.of(entry):
             by_key.setdefault(group.key, []).append((entry, group))
     newest = sorted(by_key, key=lambda key: (by_key[key][-1][0].ended, key.digest))
     titles = group_names.titles([_named(by_key[key]) for key in newest])
     prior = site_spread.of_others(entries)
     result = [
-        _block(title, key, by_key[key], active, metric, prior(key, metric))._replace(among=_among(entries, by_key[key]))
+        _block(title, key, by_key[key], active, metric, prior(key, metric), kept)._replace(
+            among=_among(entries, by_key[key])
+        )
         for title, key in zip(titles, newest, strict=True)
     ]
     rest = [entry for entry in entries if not run_groups.of(entry)]
     if rest:
-        lines = [Line(_when(entry), entry.job, "-", "-", "-", "-", entry.fault or entry.state) for entry in rest]
+        lines = [
+            Line(entry.ended, entry.job, "-", "-", "-", "-", (entry.fault or entry.state,))
+            for entry in rest
+            if entry.job in kept
+        ]
         last = max(rest, key=lambda entry: entry.ended)
         result.insert(0, Block("no measurements", None, lines, "", None, None, [], False, last, None))
     return result
@@ -110,19 +128,24 @@ def _block(
     active: Sequence[Accepted],
     metric: MetricName,
     site: NightSpread,
+    kept: Collection[str],
 ) -> Block:
     name = group_names.name(_named(nights))
     baseline = next((accepted for accepted in active if accepted.group.key == key), None)
-    alike = [group for _, group in nights if group.is_of_storage] or [group for _, group in nights]
-    history = trend.of(trend.nights([entry for entry, _ in nights], alike[-1], metric), metric, site)
+    newest = nights[-1][1]
+    alike = next((group for _, group in reversed(nights) if group.is_of_storage), newest)
+    history = trend.of(trend.nights([entry for entry, _ in nights], alike, metric), metric, site)
     if not history.nights:
-        lines = [_line(entry, group, metric, None, "") for entry, group in nights]
+        lines = [_line(entry, group, metric, None, ()) for entry, group in nights if entry.job in kept]
         return Block(title, key, lines, "", None, baseline, [], False, *nights[-1], name)
     notes = _notes(history, baseline)
+    medians = {night.job: night.median for night in history.nights}
+    base = _base(baseline, metric)
     lines, before = [], None
     for entry, group in nights:
-        lines.append(_line(entry, group, metric, _base(baseline, metric) or before, notes.get(entry.job, "")))
-        before = next((night.median for night in history.nights if night.job == entry.job), before)
+        if entry.job in kept:
+            lines.append(_line(entry, group, metric, base or before, notes.get(entry.job, ())))
+        before = medians.get(entry.job, before)
     shifts = [f"{name}: {regression.shift_words(shift)}" for shift in history.shifts]
     is_worse = bool(history.shifts) and history.shifts[-1].ratio < 1 - TOLERANCE
     bars = _bars([night.median for night in history.nights])
@@ -135,7 +158,7 @@ def _base(baseline: Accepted | None, metric: MetricName) -> float | None:
     return None if night is None else night.median
 
 
-def _notes(history: Trend, baseline: Accepted | None) -> dict[str, str]:
+def _notes(history: Trend, baseline: Accepted | None) -> dict[str, Sequence[str]]:
     """Return notes on jobs, by job name."""
     notes: dict[str, list[str]] = {}
     if baseline is not None:
@@ -144,31 +167,26 @@ def _notes(history: Trend, baseline: Accepted | None) -> dict[str, str]:
         notes.setdefault(shift.since, []).append(f"{shift.kind} of {regression.signed(shift.ratio)} begins")
     for job in history.outliers:
         notes.setdefault(job, []).append("outlier")
-    return {job: ", ".join(lines) for job, lines in notes.items()}
+    return dict(notes)
 
 
-def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, note: str) -> Line:
+def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, notes: Sequence[str]) -> Line:
     values = group.values(metric)
     night = trend.night(group, metric)
     is_one_of_several = not run_groups.alone(run_groups.of(entry), group)
-    remarks = [note, f"data {group.data}" if is_one_of_several else "", *_doubts(group), *_disturbances(group, metric)]
-    spread = (
-        f"{regression_rows.shown(min(values), metric)} to {regression_rows.shown(max(values), metric)}"
-        if values
-        else "-"
-    )
+    remarks = [*notes, *([f"data {group.data}"] if is_one_of_several else [])]
     change = "-"
     if night is not None and base:
         ratio = night.median / base if METRICS[metric].is_higher_better else base / night.median
         change = regression.signed(ratio)
     return Line(
-        when=_when(entry),
+        ended=entry.ended,
         job=entry.job,
         repeats=str(len(values)),
         median="-" if night is None else regression_rows.number(night, metric),
-        spread=spread if len(values) > 1 else "-",
+        spread="-" if night is None or len(values) < 2 else f"{100 * spread_reasons.spread(values):.1f} %",
         change=change,
-        note="; ".join(filter(None, remarks)),
+        notes=(*remarks, *_doubts(group), *_disturbances(group, metric)),
     )
 
 
@@ -191,12 +209,9 @@ def _doubts(group: Group) -> Iterator[str]:
         yield "cached" if group.storage == "cached" else "storage unknown"
 
 
-def _when(entry: Entry) -> str:
-    return entry.ended[:16].replace("T", " ")
-
-
-def cells(line: Line) -> tuple[str, ...]:
-    return tuple(line)
+def cells(line: Line, notes: NumberedNotes) -> tuple[str, ...]:
+    """Return the table row of a line (header: HEADER). notes: gets the remarks on the job."""
+    return (line.ended[:10], *line[1:-1], notes.cell(line.notes))
 
 
 def _bars(medians: Sequence[float]) -> str:

@@ -97,7 +97,7 @@ def _drawn(page: Page) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, A
                     drawings = [(stem, drawing) for stem, drawing in drawings if stem not in page.lead]
                 if drawings:
                     blocks.append(("pictures", [drawing for _, drawing in drawings]))
-            elif not isinstance(block, Lines) or block.lines:
+            elif not isinstance(block, Lines) or (block.lines and not block.is_for_terminal):
                 blocks.append((type(block).__name__.lower(), block))
         if blocks:
             sections.append((section.heading, blocks))

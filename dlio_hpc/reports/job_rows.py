@@ -145,15 +145,20 @@ def epochs(result: Result, summary: Summary) -> list[list[str]]:
         str(summary.samples),
         rate(summary.samples_per_s),
         rate(summary.read_MBps),
-        share(summary.au),
+        au(summary),
         f"{summary.wall_s:.3f}",
         *(f"{value:.3f}" for value in total),
     ]
-    return [*map(_epoch, result.epochs), together]
+    return [*(_epoch(epoch, summary) for epoch in result.epochs), together]
 
 
-def _epoch(epoch: Epoch) -> list[str]:
-    busy = epoch.compute_s + epoch.wait_s
+def au(summary: Summary) -> str:
+    """Return the AU as a percentage, or "-" if it is not known or the workload has no computation."""
+    return share(summary.au if summary.compute_asked_s else None)
+
+
+def _epoch(epoch: Epoch, summary: Summary) -> list[str]:
+    busy = epoch.compute_s + epoch.wait_s if summary.compute_asked_s else 0.0
     return [
         str(epoch.epoch),
         str(epoch.samples),

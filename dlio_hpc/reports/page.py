@@ -17,13 +17,14 @@ Style = Literal["", "bold", "dim", "red", "yellow", "green", "blue", "bold green
 
 class Lines(NamedTuple):
     """Sentences, one per line. depth: number of columns by which they are indented. is_detail: whether only the HTML
-    page shows them.
+    page shows them. is_for_terminal: whether only the terminal shows them.
     """
 
     lines: Sequence[str]
     style: Style = ""
     depth: int = 0
     is_detail: bool = False
+    is_for_terminal: bool = False
 
 
 class Facts(NamedTuple):
@@ -37,8 +38,9 @@ class Facts(NamedTuple):
 class Table(NamedTuple):
     """A table. rows: each with one cell per column of the header. styles: one style per row; empty if no row has a
     style. legend: explanation of the columns. has_total: whether the last row is the total. most: maximum number of
-    rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. is_detail: whether
-    only the HTML page shows the table. links: relative address of the page of each row's first cell, or an empty
+    rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. names: indices of the
+    columns with names, which are shortened in the middle on a narrow terminal. is_detail: whether only the HTML page
+    shows the table. links: relative address of the page of each row's first cell, or an empty
     string; empty if no row has a page. fold: text that unfolds the table on the page; empty for a table that is always
     shown.
     """
@@ -54,6 +56,7 @@ class Table(NamedTuple):
     is_detail: bool = False
     links: Sequence[str] = ()
     fold: str = ""
+    names: Sequence[int] = ()
 
 
 class Picture(NamedTuple):
@@ -137,7 +140,7 @@ class Section(NamedTuple):
 class Page(NamedTuple):
     """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that support these
     sentences; the page shows these pictures beside the sentences. conclusion: last line on a terminal; empty if there
-    is none.
+    is none. piped_width: maximum number of columns if the report is not printed on a terminal.
     """
 
     title: str
@@ -148,6 +151,7 @@ class Page(NamedTuple):
     answers: Sequence[str] = ()
     lead: Sequence[str] = ()
     conclusion: str = ""
+    piped_width: int = 100
 
 
 def pictures(page: Page) -> Iterator[Pictures]:

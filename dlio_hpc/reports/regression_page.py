@@ -1,10 +1,11 @@
 """Report of jobs that are compared with baselines and earlier jobs, and sections on the verdict of a suite."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.records.outcomes import OUTCOMES
+from dlio_hpc.records.outcomes import OUTCOMES, label
 from dlio_hpc.reports import acceptance_page, regression_rows, verdict_banners
-from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Style, Table
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.suite import SuiteVerdict
@@ -22,14 +23,18 @@ def of_judgement(judgement: Judgement) -> Page:
         subtitle="against its baseline and its history",
         banner=verdict_banners.of_judgement(judgement),
         facts=[],
-        sections=sections(verdicts),
+        sections=sections(verdicts, verdict_banners.of_judgement(judgement).text),
         conclusion=judgement.text if len(verdicts) > 1 else judgement.outcome,
+        piped_width=80,
     )
 
 
-def sections(verdicts: Sequence[Verdict]) -> list[Section]:
-    """Return a section with the table of all verdicts, followed by a section for each verdict."""
-    return [Section("Verdicts", [_table(verdicts)]), *map(_verdict, verdicts)]
+def sections(verdicts: Sequence[Verdict], said: str = "") -> list[Section]:
+    """Return a section with the table of all verdicts, the most severe first, and their reasons below. A section for
+    each verdict with its facts and pictures follows. said: text that the reader has read already.
+    """
+    ordered = regression_rows.by_severity(verdicts)
+    return [Section("Verdicts", _verdicts(ordered, said)), *map(_verdict, ordered, itertools.count(1))]
 
 
 def of_suite(verdict: SuiteVerdict) -> list[Section]:
@@ -47,26 +52,50 @@ def of_suite(verdict: SuiteVerdict) -> list[Section]:
     return [*compared, *acceptance_page.sections(verdict.acceptance)]
 
 
-def _table(verdicts: Sequence[Verdict]) -> Table:
+def _verdicts(verdicts: Sequence[Verdict], said: str) -> list[Block]:
+    table = regression_rows.table(verdicts)
     styles: list[Style] = [OUTCOMES[verdict.outcome].colour for verdict in verdicts]
-    return Table(
-        "", regression_rows.HEADER, [regression_rows.row(verdict) for verdict in verdicts], styles, is_whole=True
-    )
+    return [
+        *([Facts("", table.common)] if table.common else []),
+        Table("", table.header, table.rows, styles),
+        *_reasons(verdicts, said),
+        Lines(regression_rows.legend(verdicts), "dim"),
+    ]
 
 
-def _verdict(verdict: Verdict) -> Section:
-    heading = f"{verdict.job}: {verdict.subject}, {METRICS[verdict.metric].noun}: {verdict.outcome}"
-    remarks = [f"note: {warning}" for warning in verdict.warnings]
+def _reasons(verdicts: Sequence[Verdict], said: str) -> Iterator[Facts]:
+    """Yield each distinct sentence about the verdicts once, with the numbers of the rows to which it applies. said: as
+    in sections(); the rows of a sentence in it refer to it if there are other rows.
+    """
+    rows: dict[str, list[int]] = {}
+    for number, verdict in enumerate(verdicts, 1):
+        for sentence in regression_rows.sentences(verdict):
+            is_said = sentence[1:].removesuffix(".") in said
+            if not is_said or len(verdicts) > 1:
+                rows.setdefault(
+                    "The first sentence of this report has the reason." if is_said else sentence, []
+                ).append(number)
+    if rows:
+        yield Facts("", [(_ranges(numbers), sentence) for sentence, numbers in rows.items()])
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text, such as "1-3, 5"."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1].append(number)
+        else:
+            ranges.append([number])
+    return ", ".join(f"{members[0]}-{members[-1]}" if len(members) > 1 else str(members[0]) for members in ranges)
+
+
+def _verdict(verdict: Verdict, number: int) -> Section:
+    heading = f"{number}: {verdict.job}: {verdict.subject}, {METRICS[verdict.metric].noun}: {label(verdict.outcome)}"
     return Section(
         heading,
-        [
-            Lines([verdict.why]),
-            Lines([f"meanwhile: {line}" for line in verdict.disturbances]),
-            Lines([f"advice: {line}" for line in verdict.advice]),
-            Lines(remarks, "yellow"),
-            Facts("", list(regression_rows.facts(verdict)), is_detail=True),
-            Pictures("", lambda: _draw(verdict)),
-        ],
+        [Facts("", list(regression_rows.details(verdict))), Pictures("", lambda: _draw(verdict))],
+        is_detail=True,
     )
 
 

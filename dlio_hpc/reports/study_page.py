@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.base.units import format_seconds
+from dlio_hpc.files import rundir
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import ab_rows, bottleneck, job_rows, study_banner, study_rows, study_text
@@ -158,7 +159,7 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
     ]
     tables = [
         Table("", ["job", "state", "nodes", "ranks per node", "archive"], states),
-        Table("Runs", ["job", "run", "point", "time", *rates], runs),
+        Table("Runs", ["job", "run", "point", "time", *rates], runs, legend=rundir.RUN_NAMES),
     ]
     return Section("Jobs and runs", tables, is_detail=True)
 
@@ -171,7 +172,7 @@ def _rates(run: RunOutcome, is_saving: bool) -> list[str]:
     if is_saving:
         return [format_seconds(summary.wall_s), f"{summary.checkpoint.write_MBps:.1f}" if summary.checkpoint else "-"]
     rates = job_rows.rate(summary.samples_per_s), job_rows.rate(summary.read_MBps)
-    return [format_seconds(summary.wall_s), *rates, job_rows.share(summary.au)]
+    return [format_seconds(summary.wall_s), *rates, job_rows.au(summary)]
 
 
 def _of_sides(report: StudyReport) -> Iterator[Picture]:

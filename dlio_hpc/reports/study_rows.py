@@ -75,7 +75,8 @@ def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[
     reference = {comparison.reference for comparison in finding.comparisons} | {study.part(finding.part).reference}
     for point in finding.points:
         if point.point in shown:
-            row = _point(point, finding)
+            has_compute = study.points[point.point].workload.compute.time.mean > 0
+            row = _point(point, finding, has_compute)
             if finding.comparisons:
                 row += _judged(judged.get(point.point), point.point in reference)
             yield point, row
@@ -109,11 +110,12 @@ def _columns(finding: Finding) -> dict[MetricName, str]:
     return _OF_CHECKPOINTS if saves and not reads else _COLUMNS
 
 
-def _point(point: PointMetrics, finding: Finding) -> list[str]:
+def _point(point: PointMetrics, finding: Finding, has_compute: bool) -> list[str]:
+    """Return the row of a point. has_compute: whether its workload computes; without computation, it has no AU."""
     return [
         *point.labels.values(),
         str(point.n),
-        *(_median(point, name) for name in _columns(finding)),
+        *(_median(point, name) if has_compute or name != "au" else "-" for name in _columns(finding)),
         span(point, finding.metric),
     ]
 

@@ -1,18 +1,18 @@
-"""Documents printed on a terminal of 80 to 100 columns: first the banner, then facts and sections."""
+"""Documents printed on a terminal: first the banner, then facts and sections. Text has 80 to 100 columns; tables have
+the width of the terminal, and at least 80 columns.
+"""
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table as Grid
 from rich.text import Text
 
-from dlio_hpc.base.safe_text import printable
+from dlio_hpc.base.safe_text import in_ascii, printable, shortened_name
 from dlio_hpc.reports import banner
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.columns import are_numbers
@@ -21,15 +21,42 @@ from dlio_hpc.reports.page import Block, Facts, Lines, Page, Section, Table
 _WIDTHS = range(80, 101)
 # Width of the labels of facts, in characters.
 _LABEL = 10
-# Maximum width of a table, in characters.
-_WIDEST = 1000
+# Width of their labels if these are numbers.
+_NUMBER = 4
+# Empty columns between the columns of a table.
+_GAP = "  "
+# Smallest width to which names are shortened.
+_NAME = 17
 # A text column is wide enough that tokens of up to this number of characters are not folded.
 _TOKEN = 24
 
 
-def show(page: Page, file: Any) -> None:
-    """Print a page, without colours if `file` is not a terminal."""
-    out = console(file)
+class SafeConsole(Console):
+    """Console whose texts have no control characters; its own, for colours, are no part of texts. table_width: maximum
+    width of tables. is_ascii: whether texts are in ASCII.
+    """
+
+    table_width: int = _WIDTHS[-1]
+    is_ascii: bool = False
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            safe = segment.text if segment.control else self.safe(segment.text)
+            yield segment if safe == segment.text else Segment(safe, segment.style)
+
+    def safe(self, text: str) -> str:
+        return in_ascii(printable(text)) if self.is_ascii else printable(text)
+
+    def lines(self, lines: Sequence[str]) -> None:
+        """Print lines without a style. rich would take a millisecond for ten of them."""
+        self.file.write("".join(f"{self.safe(line)}\n" for line in lines))
+
+
+def show(page: Page, file: Any, output: Any = None) -> None:
+    """Print a page, without colours if the output is not a terminal. output: stream that gets the text later; None if
+    `file` is this stream.
+    """
+    out = console(file, output, page.piped_width)
     show_banner(page.banner, out)
     for answer in page.answers:
         _print(out, answer)
@@ -39,14 +66,14 @@ def show(page: Page, file: Any) -> None:
         _print(out, page.subtitle)
     for facts in page.facts:
         if not facts.is_detail:
-            _facts(out, facts)
+            show_facts(facts, out)
     show_sections(page.sections, out)
     if page.conclusion:
         out.print()
         out.print(Text(page.conclusion, "bold"), soft_wrap=True)
 
 
-def show_sections(sections: Sequence[Section], out: Console) -> None:
+def show_sections(sections: Sequence[Section], out: SafeConsole) -> None:
     """Print sections, each after an empty line. Blocks and sections that are only for the HTML page are left out."""
     for section in sections:
         blocks = [block for block in section.blocks if not block.is_detail and not _is_empty(block)]
@@ -61,25 +88,31 @@ def show_sections(sections: Sequence[Section], out: Console) -> None:
             _block(out, block)
 
 
-def console(file: Any) -> Console:
-    """Return a console with the width of the terminal, but at least 80 and at most 100 columns. If `file` is not a
-    terminal, the width is 100 columns.
+def console(file: Any, output: Any = None, piped_width: int = _WIDTHS[-1]) -> SafeConsole:
+    """Return a console for text of the width of the terminal, but of at least 80 and at most 100 columns. If the output
+    is not a terminal, text and tables have `piped_width` columns. output: as in show().
     """
-    out = _SafeConsole(file=file, highlight=False, markup=False)
-    out.width = min(max(out.width, _WIDTHS[0]), _WIDTHS[-1]) if out.is_terminal else _WIDTHS[-1]
+    output = file if output is None else output
+    out = SafeConsole(file=file, highlight=False, markup=False, force_terminal=output.isatty() or None)
+    out.is_ascii = is_ascii_only(output)
+    out.table_width = max(out.width, _WIDTHS[0]) if out.is_terminal else piped_width
+    out.width = min(out.table_width, _WIDTHS[-1])
     return out
 
 
-class _SafeConsole(Console):
-    """Console whose texts have no control characters; its own, for colours, are no part of texts."""
-
-    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
-        for segment in super().render(renderable, options):
-            safe = segment.text if segment.control else printable(segment.text)
-            yield segment if safe == segment.text else Segment(safe, segment.style)
+def is_ascii_only(file: Any) -> bool:
+    """Return whether an output can show ASCII characters only: the encoding has no others, or the terminal is dumb."""
+    return os.environ.get("TERM") == "dumb" or not _is_unicode(getattr(file, "encoding", None) or "utf-8")
 
 
-def show_banner(opening: Banner, out: Console) -> None:
+def _is_unicode(encoding: str) -> bool:
+    try:
+        return "\N{BOX DRAWINGS LIGHT HORIZONTAL}".encode(encoding) != b""
+    except (UnicodeEncodeError, LookupError):
+        return False
+
+
+def show_banner(opening: Banner, out: SafeConsole) -> None:
     """Print the state and the text of a banner. If the output is not a terminal, both are on one line, so that this
     line can serve as the subject of a mail.
     """
@@ -92,27 +125,36 @@ def _is_empty(block: Block) -> bool:
     return isinstance(block, Lines) and not block.lines
 
 
-def _block(out: Console, block: Block) -> None:
+def _block(out: SafeConsole, block: Block) -> None:
     if isinstance(block, Lines):
         for line in block.lines:
             _print(out, line, block.style, block.depth)
     elif isinstance(block, Facts):
-        _facts(out, block)
+        show_facts(block, out)
     elif isinstance(block, Table):
         show_table(block, out)
 
 
-def _facts(out: Console, facts: Facts) -> None:
+def show_facts(facts: Facts, out: SafeConsole) -> None:
+    """Print facts. Each value is folded beside its label."""
     if facts.title:
         _print(out, facts.title)
+    labels = [label for label, _ in facts.rows]
+    are_short = all(label[:1].isdigit() for label in labels)
+    width = max(_NUMBER, *(len(label) + 2 for label in labels)) if are_short else _LABEL
     for label, value in facts.rows:
-        first, *rest = _folded(value, out.width - _LABEL) or [""]
-        out.print(Text(f"{label:{_LABEL}}{first}"), soft_wrap=True)
+        first, *rest = _folded(value, out.width - width) or [""]
+        out.print(Text(f"{label:{width}}{first}"), soft_wrap=True)
         for line in rest:
-            out.print(Text(" " * _LABEL + line), soft_wrap=True)
+            out.print(Text(" " * width + line), soft_wrap=True)
 
 
-def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
+def show_text(text: str, out: SafeConsole, style: str = "") -> None:
+    """Print a paragraph, folded to the width of the console."""
+    _print(out, text, style)
+
+
+def _print(out: SafeConsole, line: str, style: str = "", depth: int = 0) -> None:
     """Print a line, folded to the width of the console. Continuation lines are indented by two more columns. Long
     tokens, such as paths, are not broken.
     """
@@ -130,54 +172,88 @@ def _folded(text: str, width: int) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
-def show_table(table: Table, out: Console) -> None:
-    """Print a table with its title and legend. A table that is wider than the console is printed at its full width."""
+def show_table(table: Table, out: SafeConsole) -> None:
+    """Print a table with its title and legend. Text that does not fit is folded, and names are shortened in the middle.
+    A table whose numbers and longest words are wider than the console is printed at its full width.
+    """
     if table.title:
         _print(out, table.title)
-    grid = _grid(table)
-    width = out.width
-    size = Measurement.get(out, out.options.update(max_width=_WIDEST), grid)
-    out.width = max(width, size.minimum)
-    if size.maximum > out.width:
-        _narrow(grid, out.width - size.minimum)
-    out.print(grid)
-    out.width = width
+    # Widths are those of the texts that are printed.
+    table = table._replace(rows=[list(map(out.safe, row)) for row in table.rows])
+    columns = list(zip(table.header, *table.rows[: table.most], strict=True))
+    numbers = [are_numbers(cells[1:]) for cells in columns]
+    widths = _widths(table, columns, numbers, out.table_width)
+    if any(table.header):
+        out.print(Text("\n".join(_row(table.header, table, widths, numbers)), "bold"), soft_wrap=True)
+        out.lines(["─" * (sum(widths) + len(_GAP) * (len(widths) - 1))])
+    for row, style in _rows(table):
+        lines = _row(row, table, widths, numbers)
+        if style and out.is_terminal:
+            out.print(Text("\n".join(lines), style), soft_wrap=True)
+        else:
+            out.lines(lines)
     if table.most is not None and len(table.rows) > table.most:
         _print(out, f"and {len(table.rows) - table.most} more; --json has all of them", depth=2)
     if table.legend:
         _print(out, table.legend, "dim")
 
 
-def _grid(table: Table) -> Grid:
-    """Return a grid with a rule below its header. Numbers are aligned right. Text is aligned left and may be folded."""
-    grid = Grid(box=box.SIMPLE_HEAD if any(table.header) else None, padding=(0, 1, 0, 0), pad_edge=False,
-                show_edge=False, show_header=any(table.header))  # fmt: skip
-    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
-    for heading, cells in zip(table.header, columns, strict=True):
-        is_number = are_numbers(cells)
-        tokens = (heading, *cells) if is_number or table.is_whole else " ".join((heading, *cells)).split()
-        widest = max(map(cell_len, tokens), default=0)
-        least = widest if is_number or table.is_whole else min(widest, _TOKEN)
-        grid.add_column(heading, justify="right" if is_number else "left", overflow="fold", min_width=least)
-    for row, style in _rows(table):
-        grid.add_row(*map(Text, row), style=style)
-    return grid
-
-
-def _narrow(grid: Grid, room: int) -> None:
-    """Set the widths of the columns, because rich would make columns narrower than their minimum and cut off the last
-    one. room: width in excess of the sum of the minimum widths. The widest columns get it last.
+def _widths(table: Table, columns: Sequence[Sequence[str]], numbers: Sequence[bool], room: int) -> list[int]:
+    """Return the widths of the columns of a table. If the table is too wide, each column has its smallest width, and
+    the columns that need the least get the rest first. columns: cells with their headings. room: width of the table.
     """
-    needs = {}
-    for column in grid.columns:
-        column.width = column.min_width or 0
-        widths = [cell_len(str(cell)) for cell in (column.header, *column.cells)]
-        needs[id(column)] = max(widths) - column.width
-    left = len(grid.columns)
-    for column in sorted(grid.columns, key=lambda column: needs[id(column)]):
-        more = min(needs[id(column)], room // left)
-        column.width = (column.width or 0) + more
-        room, left = room - more, left - 1
+    natural = [max(map(cell_len, cells)) for cells in columns]
+    rest = room - len(_GAP) * (len(columns) - 1)
+    if sum(natural) <= rest:
+        return natural
+    widths = [
+        _least(table, number, cells, widest, is_number)
+        for number, (cells, widest, is_number) in enumerate(zip(columns, natural, numbers, strict=True))
+    ]
+    rest = max(0, rest - sum(widths))
+    order = sorted(range(len(columns)), key=lambda number: natural[number] - widths[number])
+    for place, number in enumerate(order):
+        more = min(natural[number] - widths[number], rest // (len(columns) - place))
+        widths[number] += more
+        rest -= more
+    return widths
+
+
+def _least(table: Table, number: int, cells: Sequence[str], widest: int, is_number: bool) -> int:
+    """Return the smallest width of a column of a table. widest: width of its widest cell."""
+    if number in table.names:
+        return min(widest, _NAME)
+    if is_number:
+        return max(map(cell_len, (*cells[1:], *cells[0].split())), default=0)
+    if table.is_whole:
+        return widest
+    return min(max(map(cell_len, " ".join(cells).split()), default=0), _TOKEN)
+
+
+def _row(cells: Sequence[str], table: Table, widths: Sequence[int], numbers: Sequence[bool]) -> list[str]:
+    """Return the lines of a row of a table. Numbers are aligned right, text is aligned left."""
+    folded = []
+    for number, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        text = cell if number not in table.names else shortened_name(cell, width)
+        folded.append([text] if cell_len(text) <= width and "\n" not in text else _fitted(text, width))
+    lines = []
+    for place in range(max(map(len, folded), default=0)):
+        parts = [part[place] if place < len(part) else "" for part in folded]
+        lines.append(_GAP.join(map(_padded, parts, widths, numbers)).rstrip())
+    return lines
+
+
+def _padded(text: str, width: int, is_number: bool) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if is_number else text + space
+
+
+def _fitted(text: str, width: int) -> list[str]:
+    """Return the text as lines of at most `width` columns. Words that are longer are broken."""
+    if text.isascii():
+        return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+    lines = Text(" ".join(text.split())).wrap(Console(), width, overflow="fold")
+    return [line.plain.rstrip() for line in lines] or [""]
 
 
 def _rows(table: Table) -> Iterator[tuple[Sequence[str], str]]:

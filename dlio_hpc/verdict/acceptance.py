@@ -271,7 +271,8 @@ def counted(acceptance: Acceptance) -> str:
     """Return how many checks have each outcome, such as "3 of 4 pass, 1 fail"."""
     counts = Counter(check.outcome for check in acceptance.checks)
     skipped = counts.pop("skipped", 0)
-    parts = [f"{counts.pop('pass', 0)} of {len(acceptance.checks) - skipped} pass"]
+    judged = len(acceptance.checks) - skipped
+    parts = [f"{counts.pop('pass', 0)} of {judged} pass"] if judged else []
     parts += [f"{counts[outcome]} {label(outcome)}" for outcome in OUTCOMES if counts[outcome]]
     return ", ".join([*parts, *([f"{skipped} skipped"] if skipped else [])])
 

@@ -65,6 +65,8 @@ _NIGHTS_OF_A_YEAR = 365.25
 # Share of the newest nights beyond a threshold that begin a level. The others share nights with those of the night
 # before, or of another threshold. Chosen in simulations so that chances are true for levels without a change.
 _OVERLAP = 0.25
+# Largest difference of a normal deviate that rounding makes, and degrees of freedom that count as infinitely many.
+_ROUNDING, _MANY = 1e-6, 1e9
 # Probability that a date lies before or after the range of a change.
 _TAIL = 0.05
 # Number of positions that are tried at first for the begin and the end of a drift.
@@ -171,10 +173,50 @@ def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None 
     """Follow a series night by night. values: logarithms of a metric, one a night, oldest first. prior: knowledge about
     the variation between nights from elsewhere. extra: variance of each night in addition to that of a usual night.
     """
-    state = START
+    extra = np.zeros(len(values)) if extra is None else extra
+    state, known = START, _Known()
+    is_quiet = _quiet(values, prior, extra, known)
     for night in range(len(values)):
-        state = next_state(state, values[: night + 1], prior, extra)
+        if is_quiet[night] and not state.alarms and not state.labels.any():
+            state = State(np.zeros(night + 1, np.int64), ())
+        else:
+            state = next_state(state, values[: night + 1], prior, extra, known)
     return state
+
+
+def _quiet(values: Floats, prior: NightSpread, extra: Floats, known: "_Known") -> npt.NDArray[np.bool_]:
+    """Return whether a night begins no level for sure, if the level has not changed before. Most nights of a history
+    are such nights, which one computation for all of them finds in a tenth of the time of next_state(). values, prior,
+    extra: as for followed(). known: gets the nights before each night.
+    """
+    count, start = len(values), State(np.zeros(len(values), np.int64), ())
+    places = np.arange(count)
+    before = [_nights_before(start, values, places[: first + 1], 1, prior, known) for first in range(1, count)]
+    level, error = (np.array([0.0, *(getattr(nights, name) for nights in before)]) for name in ("level", "error"))
+    sd, df, correlation = np.array([(1.0, 1.0, 0.0), *(nights.spread for nights in before)]).T
+    limits = np.array([eased(night + 1) for night in range(count)]) + _ROUNDING
+    is_quiet = np.ones(count, np.bool_)
+    for newest, threshold in THRESHOLDS.items():
+        first = np.arange(1 if newest == 1 else BEFORE, count - newest + 1)
+        if not len(first):
+            break
+        more = np.lib.stride_tricks.sliding_window_view(extra, newest)[first]
+        differences = np.lib.stride_tricks.sliding_window_view(values, newest)[first] - level[first, np.newaxis]
+        if newest > 1:
+            most = _CLIP * np.sqrt(sd[first, np.newaxis] ** 2 + more)
+            differences = np.clip(differences, -most, most)
+        variance = sd[first] ** 2 * error_share(correlation[first], newest) + error[first]
+        with np.errstate(divide="ignore", invalid="ignore"):  # without variance, no night is quiet
+            t = differences.mean(axis=1) / np.sqrt(variance + more.sum(axis=1) / newest**2)
+            z = np.abs(np.where(np.isinf(df[first]), t, _deviates(t, np.minimum(df[first], _MANY))))
+        night = first + newest - 1
+        is_quiet[night] &= z - threshold <= -limits[night]
+    return is_quiet
+
+
+def _deviates(t: Floats, df: Floats) -> Floats:
+    """Return normal deviates as deviate() does, without their signs."""
+    return np.asarray(np.sqrt(df * np.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3))
 
 
 def course(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> Course:
@@ -184,15 +226,36 @@ def course(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Fl
     return Course(values, extra, state.labels, spread, state.alarms[-1] if state.alarms else None)
 
 
-def next_state(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> State:
+class _Before(NamedTuple):
+    """Nights of a level before its newest ones. level: their level. spread: variation of all nights before. error:
+    variance of the level.
+    """
+
+    level: float
+    spread: CourseSpread
+    error: float
+
+
+# Nights before the newest ones that were already computed for one series and one prior, by the number of the level and
+# the labels of the nights. The nights before the newest three are next night those before the newest five, for example.
+_Known = dict[tuple[int, bytes], _Before]
+
+
+def next_state(
+    state: State,
+    values: Floats,
+    prior: NightSpread = ASSUMED,
+    extra: Floats | None = None,
+    known: _Known | None = None,
+) -> State:
     """Follow one more night, the last item of `values`. state: of the nights before it. prior, extra: as for
-    followed().
+    followed(). known: what earlier nights of this series have computed; None if nothing is kept.
     """
     state = State(np.append(state.labels, state.current), state.alarms)
     extra = np.zeros(len(values)) if extra is None else extra
     state = _confirmed(state, values, prior)
     state = _returned(state, values, prior)
-    alarm = _alarm(state, values, prior, extra)
+    alarm = _alarm(state, values, prior, extra, _Known() if known is None else known)
     return state if alarm is None else _resumed(_begun(state, alarm), values, prior)
 
 
@@ -254,7 +317,7 @@ def eased(nights: int) -> float:
     return EASED * max(0.0, 1 - nights / _EARLY)
 
 
-def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> Alarm | None:
+def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats, known: _Known) -> Alarm | None:
     """Return the beginning of a new level if the newest nights show one, otherwise None. Of several numbers of newest
     nights, the one that exceeds its threshold by most counts.
     """
@@ -263,7 +326,8 @@ def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> A
     for newest, threshold in THRESHOLDS.items():
         if len(places) - newest < (1 if newest == 1 else BEFORE):
             break
-        z = _deviate_of_newest(state, values, places, newest, prior, extra)
+        before = _nights_before(state, values, places, newest, prior, known)
+        z = _deviate_of_newest(values[places[-newest:]], before, extra[places[-newest:]])
         excess = abs(z) - threshold
         if excess <= (-eased(len(values)) if best is None else best.excess):
             continue
@@ -276,22 +340,30 @@ def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats) -> A
     return best._replace(at=_first_night(values[places], places, best.newest))
 
 
-def _deviate_of_newest(
-    state: State, values: Floats, places: Labels, newest: int, prior: NightSpread, extra: Floats
-) -> float:
+def _nights_before(
+    state: State, values: Floats, places: Labels, newest: int, prior: NightSpread, known: _Known
+) -> _Before:
+    """Return the nights of the current level before the newest ones. places: indices of the nights of the level."""
+    first = int(places[-newest])
+    key = state.current, state.labels[:first].tobytes()
+    if key not in known:
+        spread = spread_of(values[:first], state.labels[:first], prior)
+        before = places[:-newest]
+        known[key] = _Before(level_of(values[before], spread.sd), spread, spread.error(len(before)))
+    return known[key]
+
+
+def _deviate_of_newest(newest: Floats, before: _Before, extra: Floats) -> float:
     """Return the normal deviate of the difference between the newest nights and the earlier nights of their level.
-    places: indices of the nights of the level.
+    extra: as for followed(), of the newest nights.
     """
-    before, after = places[:-newest], places[-newest:]
-    known = int(after[0])
-    spread = spread_of(values[:known], state.labels[:known], prior)
-    old = level_of(values[before], spread.sd)
-    differences = values[after] - old
-    if newest > 1:
-        limit = _CLIP * np.sqrt(spread.sd**2 + extra[after])
+    spread, count = before.spread, len(newest)
+    differences = newest - before.level
+    if count > 1:
+        limit = _CLIP * np.sqrt(spread.sd**2 + extra)
         differences = np.clip(differences, -limit, limit)
-    added = float(extra[after].sum()) / newest**2
-    return deviate(float(differences.mean()), spread.error(newest) + spread.error(len(before)) + added, spread.df)
+    added = float(extra.sum()) / count**2
+    return deviate(float(differences.mean()), spread.error(count) + before.error + added, spread.df)
 
 
 def _has_had_far_nights(labels: Labels, values: Floats, prior: NightSpread) -> bool:

@@ -1,5 +1,6 @@
 """Versions of dlio-hpc from which on measurements differ from those before, so that they are not compared."""
 
+import functools
 import re
 
 # Oldest first. A version is added here if it makes other requests for the same workload, or computes a metric in
@@ -7,6 +8,7 @@ import re
 FIRST_OF_A_KIND = ("0.1.0",)
 
 
+@functools.lru_cache(1024)
 def since(version: str) -> str:
     """Return the first version whose measurements are comparable with those of `version`. An unknown version is only
     comparable with itself.

@@ -196,10 +196,19 @@ class _News(NamedTuple):
 
 def _news(db: sqlite3.Connection, folder: Path) -> _News:
     known = {name for (name,) in db.execute("SELECT file FROM decisions")}
+    sizes = {file: (size, mtime_ns) for file, size, mtime_ns in db.execute("SELECT * FROM archives")}
     return _News(
-        tuple(path for path in _archives(folder) if not _is_known(db, path)),
+        tuple(path for path in _archives(folder) if path.name not in sizes or not _has_size(path, sizes[path.name])),
         tuple(path for path in _decisions(folder) if path.name not in known),
     )
+
+
+def _has_size(path: Path, known: tuple[int, int]) -> bool:
+    """Return whether a file exists and has this size and modification time."""
+    try:
+        return _size(path) == known
+    except FileNotFoundError:
+        return False
 
 
 def _archives(folder: Path) -> list[Path]:
@@ -217,7 +226,7 @@ def _decisions(folder: Path) -> list[Path]:
 def _is_known(db: sqlite3.Connection, path: Path) -> bool:
     """Return whether the history has the archive with its present size and modification time."""
     row = db.execute("SELECT bytes, mtime_ns FROM archives WHERE file = ?", (path.name,)).fetchone()
-    return row is not None and path.exists() and tuple(row) == _size(path)
+    return row is not None and _has_size(path, tuple(row))
 
 
 def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Taken:

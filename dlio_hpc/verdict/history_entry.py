@@ -201,14 +201,15 @@ def carried(entry: Entry) -> Entry:
     """
     entry = _with_clock_fault(entry)
     digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
+    keys = {key: _carried_key(key, digests, entry.workloads) for key in {run.key for run in entry.measurements}}
+    night = entry.night or night_chain.job_night(entry.study, entry.job)
+    if night == entry.night and all(known == key for known, key in (*keys.items(), *digests.items())):
+        return entry
     return structs.replace(
         entry,
-        night=entry.night or night_chain.job_night(entry.study, entry.job),
+        night=night,
         workloads={digests[digest]: workload for digest, workload in entry.workloads.items()},
-        measurements=tuple(
-            structs.replace(run, key=carried_key(run.key, entry.workloads.get(run.key.settings)))
-            for run in entry.measurements
-        ),
+        measurements=tuple(structs.replace(run, key=keys[run.key]) for run in entry.measurements),
     )
 
 
@@ -240,15 +241,20 @@ def carried_key(key: Key, workload: Any) -> Key:
     """Return the key that this version gives a measurement of this or an earlier version. workload: the workload as
     decoded from JSON; None if it was not kept. Earlier versions did not record the file system of checkpoints.
     """
+    return _carried_key(key, {key.settings: settings_digest.carried(workload, key.settings)}, {key.settings: workload})
+
+
+def _carried_key(key: Key, digests: dict[str, str], workloads: dict[str, Any]) -> Key:
+    """Return the key that this version gives a measurement. digests: those of this version by those that were recorded.
+    workloads: by the recorded digests.
+    """
     outputs = key.outputs
-    if not outputs and _writes_outputs(workload):
+    if not outputs and _writes_outputs(workloads.get(key.settings)):
         outputs = _assumed_outputs(key.file_system)
-    return structs.replace(
-        key,
-        settings=settings_digest.carried(workload, key.settings),
-        version=comparable_versions.since(key.version),
-        outputs=outputs,
-    )
+    settings, version = digests.get(key.settings, key.settings), comparable_versions.since(key.version)
+    if (outputs, settings, version) == (key.outputs, key.settings, key.version):
+        return key
+    return structs.replace(key, settings=settings, version=version, outputs=outputs)
 
 
 def _writes_outputs(workload: Any) -> bool:

@@ -50,15 +50,13 @@ def _of(history: Sequence[Entry], is_own_used: bool) -> NightPrior:
     by_key = functools.cache(lambda: _groups(history))
 
     @functools.cache
-    def spreads(metric: MetricName) -> dict[Key, NightSpread]:
-        known = {key: trend.spread(groups, metric) for key, groups in by_key().items()}
+    def spreads(metric: MetricName, site: str) -> dict[Key, NightSpread]:
+        known = {key: trend.spread(groups, metric) for key, groups in by_key().items() if key.site == site}
         return {key: spread for key, spread in known.items() if spread is not None}
 
     def prior(key: Key, metric: MetricName) -> NightSpread:
-        known = spreads(metric).items()
-        return variation.of_site(
-            [spread for other, spread in known if other.site == key.site and (is_own_used or other != key)]
-        )
+        known = spreads(metric, key.site).items()
+        return variation.of_site([spread for other, spread in known if is_own_used or other != key])
 
     return prior
 

@@ -1,8 +1,10 @@
 """Trend of a measurement key in the history: levels, changes of level, and the variation between nights."""
 
+import functools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -156,10 +158,13 @@ def followed(
 
 def _jobs(series: Sequence[Night], metric: MetricName) -> list[night_series.JobLevel]:
     dates = nights_of([past.ended for past in series])
-    return [
-        night_series.job(date, variation.logarithms(past.values, metric))
-        for date, past in zip(dates, series, strict=True)
-    ]
+    return [_job(date, past.values, metric) for date, past in zip(dates, series, strict=True)]
+
+
+@functools.lru_cache(1 << 15)
+def _job(night: date, values: tuple[float, ...], metric: MetricName) -> night_series.JobLevel:
+    """Return a job of a series. The jobs of a site are used for each of its measurements."""
+    return night_series.job(night, variation.logarithms(values, metric))
 
 
 def _shift(series: Sequence[Night], jobs: NightSeries, change: Change) -> Shift:

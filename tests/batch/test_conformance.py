@@ -218,7 +218,7 @@ def test_the_nights_of_a_study_begin_at_their_times(system: System, small: Path)
     assert _ended(on, first)[0] == 0
     until(lambda: state_text in on("dlio-hpc", "status", second).out)
     line = on("dlio-hpc", "status", second).out
-    assert re.search(r"  queued  .*; night 2 of 2, begins \d{4}-\d\d-\d\d \d\d:\d\d \w+", line), line
+    assert re.search(r"  queued  .* night 2 of 2, begins \d{4}-\d\d-\d\d \d\d:\d\d \w+", line, re.DOTALL), line
     assert on("dlio-hpc", "cancel", done.json["study"]).code == 0
     whole = on.submit(small, "--nights", 2, "--every", "6s", "--repeat", 2, "--wait")
     assert whole.code == 0, whole.err

@@ -17,10 +17,9 @@ from dlio_hpc.base import command, serialization
 from dlio_hpc.base.command import Answer
 from dlio_hpc.batch import job_record, job_state, job_watch
 from dlio_hpc.batch.job_record import Sighting
-from dlio_hpc.cli import jobs
 from dlio_hpc.config import site, workload
 from dlio_hpc.records import job_outcome
-from dlio_hpc.reports import job_banner
+from dlio_hpc.reports import job_banner, status_page
 from tests.conftest import Run
 from tests.support import planning
 
@@ -219,14 +218,22 @@ def test_the_first_lines_are_true(case: Case, tmp_path: Path, monkeypatch: pytes
     directory = _directory(tmp_path, case)
     (look,) = job_state.refresh_all([directory])
     assert look.fault is None
-    line = re.sub(r"  since \S+( |$)", "", jobs._line(look)).removeprefix(f"{NAME}  ")
-    assert re.sub(r" for \d+:\d\d:\d\d", "", line).strip() == case.status
+    assert _status(look) == case.status
     watched = job_watch._watched(look, is_final=True)
     assert case.fault in str(watched.fault or "")
     assert bool(watched.fault) is bool(case.fault)
     assert f"{NAME}: {watched.job.described()}".startswith(f"{NAME}: {case.status.split(' (')[0]}")
     sentence = job_banner.of_jobs([job_outcome.load(directory, look)]).text.replace(f"job {NAME} ", "job ")
     assert sentence.startswith(case.report), sentence
+
+
+def _status(look: job_state.JobSnapshot) -> str:
+    """Return what `status` shows of a job: STATE (REASON); ADVICE. Sentences of its own are left out."""
+    row = status_page.row_of(look, Path("dlio-runs"))
+    assert row.state.startswith("invalid" if look.job.state == "failed" and row.state == "invalid" else look.job.state)
+    notes = [note for note in row.notes if not note.startswith(("The ", "dlio-hpc report"))]
+    described = re.sub(r" for [0-9]+:[0-9:]+$", "", notes.pop(0)) if look.job.states[-1].text else look.job.state
+    return "; ".join([described, *notes])
 
 
 # Files of a job that its batch system no longer knows: their content, what `status` prints, and the start of the

@@ -164,7 +164,7 @@ def test_a_limit_that_was_raised_is_the_limit(run: Run, small: Path, tmp_path: P
     on_pbs.tell("qdel", record(directory)["batch_id"])
     until((directory / "exit_status").exists)
     assert text(directory / "exit_status") == "143\n"
-    until(lambda: on_pbs("dlio-hpc", "status", directory).out.split()[1] == "cancelled")
+    until(lambda: "  cancelled  " in on_pbs("dlio-hpc", "status", directory).out)
 
 
 # Variables that OpenPBS 23.06 prints as JSON without quotes or escapes.

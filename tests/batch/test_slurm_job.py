@@ -304,7 +304,7 @@ def test_a_limit_that_was_raised_is_the_limit(on_slurm: Run, slurm: Cluster, sma
     slurm.tell("scancel", batch_id)
     _until((directory / "exit_status").exists)
     assert _text(directory / "exit_status") == "143\n"
-    _until(lambda: on_slurm("dlio-hpc", "status", directory).out.split()[1] == "cancelled")
+    _until(lambda: "  cancelled  " in on_slurm("dlio-hpc", "status", directory).out)
 
 
 def test_a_job_that_is_requeued_is_live_again(on_slurm: Run, slurm: Cluster, small: Path) -> None:
@@ -608,8 +608,9 @@ def test_the_reason_of_today_is_shown(on_slurm: Run, slurm: Cluster, small: Path
     _until(lambda: "(PENDING BeginTime) for 0:00:" in on_slurm("dlio-hpc", "status", directory).out)
     slurm.tell("scontrol", "hold", _batch_id(directory))
     held = on_slurm("dlio-hpc", "status", directory).out
-    assert "  queued  since " in held
-    assert "(PENDING JobHeldAdmin) for 0:00:00; an administrator holds the job; ask the facility" in held
+    assert "  queued  " in held
+    assert "queued (PENDING JobHeldAdmin) for 0:00:00" in held
+    assert "an administrator holds the job; ask the facility" in held
     slurm.tell("scontrol", "release", _batch_id(directory))
     slurm.tell("scontrol", "uhold", _batch_id(directory))
     assert f"release it: scontrol release {_batch_id(directory)}" in on_slurm("dlio-hpc", "status", directory).out

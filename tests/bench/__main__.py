@@ -28,6 +28,7 @@ from tests.bench import (
     scaling,
     starting,
     steps,
+    tables,
     tracing,
 )
 from tests.bench.table import ROUNDS, heading
@@ -63,6 +64,7 @@ def main() -> None:
         tracing.bench(folder)
         recording.bench(folder)
     starting.bench()
+    tables.bench()
     ranks.bench()
     scaling.bench()
     program = peer.found()

@@ -255,7 +255,8 @@ def test_nights_on_the_local_site_with_one_that_is_lost(run: Run, small: Path) -
     first, second, third = (Path(job["directory"]) for job in done.json["jobs"])
     until(lambda: "completed" in run("dlio-hpc", "status", first).out)
     waiting = run("dlio-hpc", "status", done.json["study"]).out
-    assert len(re.findall(r"  queued .*; night [23] of 3, begins ", waiting)) == 2
+    assert len(re.findall(r"^   \S+ +queued  ", waiting, re.MULTILINE)) == 2
+    assert len(re.findall(r"night [23] of 3, begins ", waiting)) == 2
     (state, *_) = list(run("dlio-hpc", "status", second, "--json").json["jobs"])
     assert (state["night"], state["nights"], state["begins"]) == (2, 3, record(second)["begins"])
     assert run("dlio-hpc", "cancel", second).code == 0

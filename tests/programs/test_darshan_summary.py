@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from rich.console import Console
 
 from dlio_hpc.analysis.log import analyze, logs_by_program
 from dlio_hpc.analysis.log.logs_by_program import LogHead
@@ -284,7 +283,7 @@ def test_the_table_fits_into_80_columns(folder: Path) -> None:
     (table,) = (block for block in program_table_page.of_rows(rows, 0).sections[0].blocks if isinstance(block, Table))
     for width in (80, 100):
         shown = io.StringIO()
-        terminal.show_table(table, Console(file=shown, width=width, highlight=False, markup=False))
+        terminal.show_table(table, terminal.console(shown, piped_width=width))
         lines = shown.getvalue().splitlines()
         assert max(map(len, lines)) <= width
         assert sum(line.rstrip().endswith("unknown") for line in lines) == 3

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import generating, own_cost, ranks, reading, requests, steps
+from tests.bench import generating, own_cost, ranks, reading, requests, steps, tables
 from tests.bench.table import heading
 from tests.support import written
 
@@ -16,6 +16,13 @@ def test_null_steps_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(own_cost.BATCHES) * len(own_cost.AHEAD)
     assert all(" us " in line for line in lines)
+
+
+def test_tables_of_many_jobs_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.bench(jobs=40, rounds=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert ["<= " in line for line in lines] == [True, False, True, True]
+    assert all(" s " in line for line in lines)
 
 
 def test_requests_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

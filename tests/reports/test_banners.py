@@ -32,11 +32,13 @@ from dlio_hpc.reports import (
     html_page,
     job_banner,
     job_page,
+    job_rows,
     log_page,
     regression_page,
     study_banner,
     study_page,
     study_report,
+    study_rows,
     terminal,
     verdict_banners,
 )
@@ -207,6 +209,35 @@ def test_a_study_names_the_few_points_that_a_limit_holds_for(tmp_path: Path) -> 
     runs = [run._replace(run=structs.replace(run.run, point=0)) for run in titled.runs if run.run.kind == "measure"]
     (sentence,) = bottleneck.of_study([titled._replace(runs=runs)])
     assert sentence == "Bound: images by compute (waiting for data: 10 %)."
+
+
+def test_equal_sets_of_bottlenecks_count_together_in_any_order(tmp_path: Path) -> None:
+    jobs = []
+    for number, wait_s in enumerate((7.5, 8.5)):
+        outcome = _job(tmp_path / str(number), [100.0], wait_s=wait_s)
+        runs = [run for run in outcome.runs if run.run.kind == "measure"]
+        jobs.append(outcome._replace(runs=[run._replace(run=structs.replace(run.run, point=number)) for run in runs]))
+    assert [bottleneck.of_job(job)[0][:34] for job in jobs] == [
+        "Bound by compute and by storage: o", "Bound by storage and by compute: o"
+    ]  # fmt: skip
+    (sentence,) = bottleneck.of_study(jobs)
+    assert sentence == "Bound: 2 of 2 points by compute and by storage (waiting for data: 45 to 49 %)."
+
+
+def test_a_workload_without_computation_has_no_au(tmp_path: Path) -> None:
+    (run,) = (run for run in _job(tmp_path, [100.0], compute_s=0.0).runs if run.run.kind == "measure")
+    assert run.result is not None
+    assert run.result.summary is not None
+    idle = structs.replace(run.result.summary, compute_asked_s=0.0, au=0.0)
+    column = job_rows.EPOCHS.index("AU")
+    assert {row[column] for row in job_rows.epochs(run.result, idle)} == {"-"}
+    busy = structs.replace(idle, compute_asked_s=0.1, au=0.5)
+    assert job_rows.epochs(run.result, busy)[-1][column] == "50.0 %"
+    made = studies.make(tmp_path / "more", studies.asked("demo", "compute.time=0,100ms"), repeat=3)
+    report = study_report.make(StudyOutcome(made, [], studies.measured(made, lambda *_: 100.0), [], 0))
+    (finding,) = report.findings
+    place = study_rows.point_header(finding, study_rows.varied(made, finding)).index("AU")
+    assert [row[place] for _, row in study_rows.points(made, finding)] == ["-", "50.0 %"]
 
 
 def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:

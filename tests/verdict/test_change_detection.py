@@ -205,3 +205,23 @@ def test_levels_of_one_night_each_show_no_variation() -> None:
     pair = change_detection.spread_of(np.array([1.0, 1.2, 5.0]), np.array([0, 0, 1]), known)
     assert pair.df == 9.0
     assert pair.sd == pytest.approx(((8 * 0.03**2 + 2 * 0.1**2) / 9) ** 0.5)
+
+
+@pytest.mark.parametrize("prior", [ASSUMED, NightSpread(0.02, 30, "site"), NightSpread(0.01, float("inf"), "given")])
+@pytest.mark.parametrize("extra", [0.0, 1e-4])
+def test_a_series_followed_as_a_whole_is_that_followed_night_by_night(prior: NightSpread, extra: float) -> None:
+    """Quiet nights are recognised together; steps, spells, far nights and equal nights are not among them."""
+    alarms = 0
+    for seed in range(8):
+        levels = np.zeros(60)
+        levels[30:] = -0.05 * (seed % 3 == 0)
+        levels[[10, 45]] += 0.3 * (seed % 2)
+        values = _series(levels, 0.01 * (seed != 7), seed)
+        more = np.where(np.arange(60) % 3 == 0, extra, 0.0)
+        state = change_detection.START
+        for night in range(len(values)):
+            state = change_detection.next_state(state, values[: night + 1], prior, more)
+        whole = change_detection.followed(values, prior, more)
+        assert (list(whole.labels), whole.alarms) == (list(state.labels), state.alarms), seed
+        alarms += len(whole.alarms)
+    assert alarms

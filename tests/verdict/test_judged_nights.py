@@ -185,7 +185,7 @@ def test_a_line_of_the_history_is_a_night(study: list[Entry]) -> None:
     assert [(line.job, line.repeats, line.change) for line in block.lines] == [
         ("s-night1-1", "3", "+0.0 %"), ("s-night2-2", "2", "+4.5 %"), ("s-night3-3", "4", "-3.0 %"),
     ]  # fmt: skip
-    assert block.lines[0].note == "baseline"
+    assert block.lines[0].notes == ("baseline",)
     assert block.trend is not None
     assert block.trend.dates == 3
 

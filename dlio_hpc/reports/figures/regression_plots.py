@@ -63,8 +63,8 @@ def _of_verdict(verdict: Verdict) -> Picture:
 
 
 def _caption(verdict: Verdict) -> str:
-    """Return the reason for the verdict and a legend."""
-    text = f"{verdict.why[0].upper()}{verdict.why[1:]}. Left: dots are repeats, bars their medians"
+    """Return a legend. The report states the reason for the verdict."""
+    text = "Left: dots are repeats, bars their medians"
     if verdict.low is not None:
         text += "; the vertical line is the 90 % interval of the ratio, multiplied by the reference's median"
     text += ". Right: each job's repeats and median"
