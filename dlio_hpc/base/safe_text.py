@@ -23,7 +23,8 @@ def single_line(text: str, replacement: str = "?") -> str:
 # Characters of reports, and what an ASCII terminal shows instead.
 _IN_ASCII = str.maketrans(
     {
-        "▁": "_", "▂": ".", "▃": "-", "▄": "~", "▅": "=", "▆": "+", "▇": "*", "█": "#", "░": "-", "─": "-", "│": "|", "·": "-",
+        "▁": "_", "▂": ".", "▃": "-", "▄": "~", "▅": "=", "▆": "+", "▇": "*", "█": "#", "░": "-",
+        "─": "-", "│": "|", "·": "-",
         "…": "...", "\N{EN DASH}": "-", "\N{MULTIPLICATION SIGN}": "x",
         "±": "+-", "≤": "<=", "≥": ">=", "→": "->", "µ": "u", "μ": "u",
         "\N{NO-BREAK SPACE}": " ",
