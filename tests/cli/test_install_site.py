@@ -264,7 +264,7 @@ def test_files_are_for_everybody_whatever_the_umask(run: Run, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), [
-    (["file/below"], 6, "cannot write {}/file/below/bin/dlio-hpc: Not a directory"),
+    (["file/below"], 2, "cannot write {}/file/below/bin/dlio-hpc: Not a directory"),
     (["/proc/nowhere"], 6, "cannot write /proc/nowhere/bin/dlio-hpc: No such file or directory"),
     (["s3://bucket"], 2, "s3://bucket"),
     (["site", "--env", "HOME"], 2, "expected NAME=VALUE, such as DLIO_HPC_SITE=mycluster, not 'HOME'"),
