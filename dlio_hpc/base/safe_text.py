@@ -33,10 +33,10 @@ _IN_ASCII = str.maketrans(
 
 
 def in_ascii(text: str) -> str:
-    """Return the text with ASCII characters in place of those that an ASCII terminal cannot show; "?" for unknown
-    ones.
+    """Return the text with ASCII characters in place of those that an ASCII terminal cannot show. Unknown ones become
+    escapes with their number.
     """
-    return text if text.isascii() else text.translate(_IN_ASCII).encode("ascii", "replace").decode()
+    return text if text.isascii() else text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
 
 
 def shortened_name(name: str, width: int) -> str:

@@ -35,6 +35,10 @@ class StatePrecision(Struct, frozen=True, forbid_unknown_fields=True):
     """Number format of the optimizer's state."""
 
 
+# Size of a request that no workload has set.
+USUAL_REQUEST = units.Size(1 << 20)
+
+
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """The model's state, which ranks write while training waits, and read after the last step."""
 
@@ -74,7 +78,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Number of checkpoints that stay on storage. A later checkpoint overwrites the oldest. Example: 10"""
     asynchronous: bool = False
     """Write while training goes on. Training waits only until the previous checkpoint is written."""
-    transfer_size: units.Size | None = units.Size(1 << 20)
+    transfer_size: units.Size | None = USUAL_REQUEST
     """Size of a request; null: one request per file."""
     requests: tuple[tuple[units.Natural, units.Size], ...] = ()
     """Requests that write a checkpoint of one file, as offset and size. They replace `transfer_size`. Libraries write

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.base import redaction, units
+from dlio_hpc.config.checkpoint_keys import USUAL_REQUEST
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
@@ -83,5 +84,6 @@ def _without_effect(plan: Plan) -> Iterator[str]:
     if plan.site.scheduler == "local" and ignored:
         yield f"{', '.join(ignored)}: no effect, because site {plan.site.name} has no batch system"
     saved = [run.workload.checkpoint for run in plan.runs if run.workload.checkpoint is not None]
-    for mode in dict.fromkeys(keys.mode for keys in saved if keys.mode != "posix" and keys.transfer_size is not None):
+    changed = [keys for keys in saved if keys.transfer_size not in (None, USUAL_REQUEST)]
+    for mode in dict.fromkeys(keys.mode for keys in changed if keys.mode != "posix"):
         yield f"checkpoint.transfer_size: no effect with mode: {mode}, whose library chooses its requests itself"

@@ -293,6 +293,18 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
     assert run("dlio-hpc", "wait", "-o", "runs").code == 0
 
 
+@pytest.mark.parametrize(("mode", "size", "has_note"), [
+    ("torch", "64 KiB", True), ("torch", "1 MiB", False), ("posix", "64 KiB", False),
+])  # fmt: skip
+def test_a_request_size_that_a_library_ignores_has_a_note(
+    run: Run, small: Path, mode: str, size: str, has_note: bool
+) -> None:
+    keys = ("-S", f"checkpoint.mode={mode}", "-S", f"checkpoint.transfer_size={size}")
+    done = run("dlio-submit", small, "-s", "local", "--dry-run", *keys)
+    assert done.code == 0, done.err
+    assert ("checkpoint.transfer_size: no effect with mode: torch, whose library" in done.err) is has_note
+
+
 def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
     """Notes on a shrunk dataset appear in the dry run, the cost, the check, the job's report, and in JSON."""
     wanted = (small, "-s", "local", "--dataset-size", "240KiB", "-S", "train.steps=99", "-A", "me")

@@ -254,7 +254,6 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
     # A child process prints the progress to stderr.
     verified = run("dlio-hpc", "datasets", "verify", "-d", "data", sound.name, PYTHONUNBUFFERED="1")
     assert (verified.code, verified.out) == (0, f"{sound.name}: intact (3 files, 24.52 KiB)\n")
-    assert "3/3 files" in verified.err
     _flip(broken / "00000002.csv", 5000)
     verified = run("dlio-hpc", "datasets", "verify", "-d", "data")
     assert verified.code == 3

@@ -476,7 +476,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     assert forced.code == 0, forced.err
     assert "# Forced despite: it read only 64 KiB of data, in 2 request(s)" in forced.out
     nothing = run("dlio-hpc", "characterize", path, "--only", "nowhere")
-    assert (nothing.code, "select the files of its dataset with --only" in nothing.err) == (2, True)
+    assert (nothing.code, "--only nowhere: no path matches it" in nothing.err) == (2, True)
 
 
 def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
