@@ -1,5 +1,5 @@
-"""Parquet files as workloads: a row group, of which a log shows the bytes, is taken for a sample. A log shows neither
-the rows of a row group nor its columns.
+"""Parquet files as workloads. A row group is treated as a sample, because a log shows the bytes of a row group, but
+neither its rows nor its columns.
 """
 
 import numpy as np
@@ -17,14 +17,15 @@ _UNSEEN = "a row group is taken for a sample; a log shows neither its rows nor i
 
 
 def without_footers(reads: Reads) -> Reads:
-    """Return the reads of row groups: those that do not read the end of a file when it is opened."""
+    """Return the reads of row groups. Reads of footers, at the end of a file when it is opened, are left out."""
     size = reads.sizes[reads.file]
     is_footer = (reads.offset + reads.length == size) & (reads.length == _FOOTER) & (size > _FOOTER)
     return reads if is_footer.all() else extents.chosen(reads, ~is_footer)
 
 
 def share_read(reads: Reads) -> float:
-    """Return the share of the bytes of files that was read. reads: all reads of the files, with those of footers."""
+    """Return the share of the bytes of files that was read. reads: all reads of the files, including those of footers.
+    """
     sizes = reads.sizes[np.unique(reads.file)]
     return min(1.0, float(extents.distinct(reads).sum()) / max(float(sizes.sum()), 1.0))
 

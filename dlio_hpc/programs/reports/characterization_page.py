@@ -1,4 +1,4 @@
-"""Report of a program that is not shown to train: its files by role."""
+"""Report of a program whose I/O does not look like training: its files by role."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ _HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", 
 
 
 def of_character(character: Character) -> Page:
-    """Return the report of a program: the bytes and requests of its files by role, and the signs that it is not a
-    training program.
+    """Return the report of a program: the bytes and requests of its files by role, and the reasons why it does not look
+    like training.
     """
     job = character.log.job
     rows = [
@@ -67,8 +67,8 @@ def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
 
 
 def banner_of(character: Character) -> Banner:
-    """Return the banner. If there are signs that the program is not a training program, the banner states the first
-    sign. Otherwise, the banner states how many values are known, and with which confidence.
+    """Return the banner. If there are reasons why the program does not look like training, the banner states the first
+    one. Otherwise, the banner states how many values are known, and with which confidence.
     """
     keys, against = character.derived.keys, character.derived.against
     if against:

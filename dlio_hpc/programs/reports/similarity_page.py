@@ -1,5 +1,5 @@
-"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs. Its banner
-places the score among those of published pairs.
+"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs. The banner
+compares the score with those of published pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -111,9 +111,9 @@ def _cosines(matrix: Matrix, heads: Sequence[str]) -> Table:
 
 
 def banner_of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
-    """Return the banner for two programs: their pattern similarity, and the ranges of that of published pairs. It is
-    good only if the score is above that of all published pairs of different applications, and as high as usual for two
-    runs of one application.
+    """Return the banner for two programs, with their pattern similarity and the ranges of the scores of published
+    pairs. The banner is good only if the score is above that of all published pairs of different applications, and as
+    high as usual for two runs of one application.
     """
     score, others = similarity.pattern.ratio, rows.other_scores(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
