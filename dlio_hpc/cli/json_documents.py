@@ -61,7 +61,7 @@ FAILURE = "documents.versioned.FailureDocument"
 
 
 def structs_of(verb: str) -> "list[type[Struct]]":
-    """Return the structs that a verb prints one of. verb: a key of DOCUMENTS."""
+    """Return the structs of the documents that a verb may print. verb: a key of DOCUMENTS."""
     return [struct(name) for name in DOCUMENTS[verb]]
 
 

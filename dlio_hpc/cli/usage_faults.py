@@ -1,4 +1,4 @@
-"""Messages about options that click refuses, with what would do."""
+"""Messages about options that click refuses, with suggestions."""
 
 import click
 
@@ -23,8 +23,8 @@ _INSTEAD = {
 
 
 def improved(fault: click.ClickException) -> click.ClickException:
-    """Return an error of click with more advice: the option that other programs call as the user did, and the meaning
-    of a missing option.
+    """Return an error of click with more advice: the option for which other programs have this name, and the meaning of
+    a missing option.
     """
     if isinstance(fault, click.NoSuchOption) and fault.ctx is not None:
         option = _ELSEWHERE.get(fault.option_name)
@@ -38,7 +38,7 @@ def improved(fault: click.ClickException) -> click.ClickException:
 
 
 def _instead(fault: click.UsageError, context: click.Context) -> str | None:
-    """Return what would do in place of an option or argument that the verb does not take."""
+    """Return a suggestion to replace an option or argument that the verb does not accept."""
     if isinstance(fault, click.NoSuchOption):
         return _INSTEAD.get((context.command.name or "", fault.option_name))
     is_extra = "unexpected extra argument" in fault.format_message()

@@ -122,7 +122,7 @@ LOG_FILE = click.option(
 @LOG_FILE
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Do nothing: all work is done by the verbs."""
+    """Do nothing. The verbs do all work."""
 
 
 class _Option(click.Option):
@@ -157,7 +157,7 @@ def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of an option or argument, whose type says in its errors what would do."""
+    """Return the settings of an option or argument. Its type suggests valid values in error messages."""
     kind = settings.get("type")
     if isinstance(kind, click.Choice):
         return settings | {"type": _Choice(kind.choices)}
@@ -181,7 +181,7 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
 
 
 def part(text: str) -> float:
-    """Parse a share that is neither nothing nor the whole, such as 5%. Raise ValueError if it is 0 or 100 %."""
+    """Parse a share that is above 0 and below 100 %, such as 5%. Raise ValueError for other values."""
     share = units.share(text)
     if not 0 < share < 1:
         raise ValueError("expected more than 0 and less than 100 %")

@@ -50,8 +50,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     model_bytes: units.Size | None = None
     """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
     model: ModelName | Model | None = None
-    """Large language model, from which the files of each rank follow; replaces `files`. Fewer ranks than those of
-    `parallelism` write their part of the checkpoint. Example: llama3_8b
+    """Large language model, which determines the files of each rank; replaces `files`. If a run has fewer ranks than
+    `parallelism`, these ranks write only their part of the checkpoint. Example: llama3_8b
     """
     parallelism: Parallelism | None = None
     """Division of the model among ranks; null: that of MLPerf Storage, or a single rank. Example: {tensor: 8, data: 8}
@@ -63,8 +63,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     precision: StatePrecision = StatePrecision()
     """Number formats of the model's state."""
     writes: units.Positive | None = None
-    """Number of checkpoints in a workload without a dataset: each step computes and writes a checkpoint. null: as many
-    as `every_steps` gives. Example: 10
+    """Number of checkpoints in a workload without a dataset, where each step computes and writes a checkpoint; null:
+    the number that follows from `every_steps`. Example: 10
     """
     reads: units.Natural = 0
     """Number of checkpoints that are read after the last step. Example: 10"""

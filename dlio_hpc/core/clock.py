@@ -98,13 +98,13 @@ def longest(comm: "Intracomm", seconds: float) -> float:
 
 
 def quick_seconds(ranks_on_node: int) -> float:
-    """Return for how long a waiting rank may poll without a pause: 0 if the ranks of its node exceed the cores."""
+    """Return the time for which a waiting rank may poll without a pause: 0 if the node has more ranks than cores."""
     return _QUICK_S if ranks_on_node <= len(os.sched_getaffinity(0)) else 0.0
 
 
 def wait(request: "Request", quick_s: float = 0.0) -> None:
-    """Wait until the MPI request completes, sleeping between polls. quick_s: time for which polls have no pause, but
-    let threads of this rank run.
+    """Wait until the MPI request completes, sleeping between polls. quick_s: time for which polls have no pause; other
+    threads of this rank can run meanwhile.
     """
     if quick_s:
         until = now() + quick_s

@@ -29,8 +29,8 @@ class WorkerLogs:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Let Darshan record the processes that are started in a `with` block. It records no other program than Python:
-        libraries start small programs when they are imported, and one of those could take the name of a log.
+        """Let Darshan record the Python processes that are started in a `with` block. Other programs are not recorded,
+        because libraries start small programs when they are imported, and such a program could take the name of a log.
 
         Python's resource tracker, which it starts before the first worker, is not recorded.
         """

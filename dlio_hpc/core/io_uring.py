@@ -103,7 +103,7 @@ class Ring:
             raise _refused(fault.errno or 0) from fault
 
     def _map(self, parameters: np.void) -> None:
-        """Map the rings into memory, and keep views of them. All state of the rings lies in this memory."""
+        """Map the rings into memory, and keep views of them. All state of the rings is in this memory."""
         submission, completion = parameters["submission"], parameters["completion"]
         entries, results = int(parameters["entries"]), int(parameters["results"])
         size = max(submission["array"] + entries * 4, completion["array"] + results * _RESULT.itemsize)

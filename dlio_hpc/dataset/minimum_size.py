@@ -11,7 +11,7 @@ STEPS, TIMES_MEMORY = 500, 5
 
 
 class DatasetSize(Struct, frozen=True):
-    """Smallest dataset. for_steps, for_memory: number of samples that each rule requires. samples, files, bytes: those
+    """Smallest dataset. for_steps, for_memory: number of samples that each rule requires. samples, files, bytes: size
     of the dataset; all files are full.
     """
 

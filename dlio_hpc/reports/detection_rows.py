@@ -1,4 +1,4 @@
-"""Report on a campaign that detects a drop: the answer in a sentence, a table, and what the answer rests on."""
+"""Report on a campaign that detects a drop: the answer in a sentence, a table, and the assumptions."""
 
 import math
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _cells(plan: DetectionPlan, row: CampaignRow) -> list[str]:
 
 
 def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
-    """Yield what the answer rests on, what else the noise allows, and how the campaign must be judged."""
+    """Yield the assumptions of the answer, alternatives that the noise allows, and how to judge the campaign."""
     noisiest = f"; the noisiest of {plan.measurements} measurements" if plan.measurements > 1 else ""
     yield "measures", f"{plan.known.title}{noisiest}"
     yield "noise", noise(plan.known)
@@ -74,7 +74,7 @@ def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
 
 
 def noise(known: KnownNoise) -> str:
-    """Return how much nights and runs differ, and what shows it."""
+    """Return the variation between nights and between runs, and its source."""
     nights, runs = _percent(known.noise.nights), _percent(known.noise.runs)
     of_nights = {
         "measurement": f"nights differ by {nights} ({regression.nights_words(known.shown_by)} of this measurement)",

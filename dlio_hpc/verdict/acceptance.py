@@ -164,9 +164,9 @@ def _of_group(
 
 
 def _as_cached(check: Check) -> Check:
-    """Adapt a check of a group to the fact that the group read from memory, and return the adapted check. If it is a
-    check of a metric, its outcome `pass` or `inconclusive` becomes `cached`. The outcome `fail` remains, because reads
-    from memory do not make storage look slower. Checks of rules are returned unchanged.
+    """Return a check of a group that read from memory. For a check of a metric, the outcome `pass` or `inconclusive`
+    becomes `cached`. The outcome `fail` remains, because reads from memory do not make storage look slower. Checks of
+    rules are returned unchanged.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -186,8 +186,8 @@ def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) 
 
 
 def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
-    """Yield a check for each criterion that applies to no measured run, so that such a criterion does not pass
-    silently. Also yield a check for each criterion that names a workload or a number of nodes or ranks that was not
+    """Yield a check for each criterion that applies to no measured run, because such a criterion must not pass
+    silently. Also yield a check for each criterion that names a workload, or a number of nodes or ranks, that was not
     measured.
     """
     judged = {(check.criterion, check.key) for check in checks}
@@ -233,8 +233,8 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
 
 
 def _warmups(nights: Sequence[tuple[Entry, date]], key: Key, data: str) -> Iterator[Ran]:
-    """Yield the good warm-up runs with the measurement key `key` on the dataset `data`. nights: jobs with their
-    nights.
+    """Yield the good warm-up runs with the measurement key `key` on the dataset `data`. nights: jobs, each with its
+    night.
     """
     for entry, night in nights:
         for run in entry.measurements:

@@ -16,8 +16,8 @@ from dlio_hpc.verdict.regression import TOLERANCE
 
 
 class Wanted(NamedTuple):
-    """What a user asks of a comparison. metrics, tolerance: as in Terms; None for those of the job's suite, or for the
-    usual ones if the job belongs to no suite. force: as in Terms.
+    """Options of a comparison. metrics, tolerance: as in Terms; None for those of the job's suite, or for the defaults
+    if the job belongs to no suite. force: as in Terms.
     """
 
     metrics: tuple[MetricName, ...] | None = None

@@ -1,7 +1,7 @@
 """Signatures of decisions on baselines, made and checked by ssh-keygen(1) with the keys that users have for SSH.
 
-Where the user or the facility has a file `allowed_signers` (ssh-keygen(1), section ALLOWED SIGNERS) in its folder
-of files, only decisions that one of its keys has signed count.
+If the user or the facility has a file `allowed_signers` (ssh-keygen(1), section ALLOWED SIGNERS) in its folder of
+files, only decisions that are signed with one of its keys are valid.
 """
 
 import os
@@ -26,7 +26,7 @@ _KEY = re.compile(r"^[^#\s]\S*\s(?:.*\s)?(?:ssh|sk|ecdsa)-\S+\s+AAAA")
 
 def allowed() -> Path | None:
     """Return the first file `allowed_signers` in the folders of users and facilities, or None if there is none. Raise
-    ConfigError if no line of the file names a key, or if it is no file, such as a link that leads nowhere.
+    ConfigError if no line of the file names a key, or if it is not a file, for example a broken link.
     """
     paths = (folder / ALLOWED for folder in search_path.folders())
     path = next((path for path in paths if os.path.lexists(path)), None)
@@ -59,8 +59,8 @@ def _beginning(path: Path) -> bytes:
 
 
 def signer(path: Path, content: bytes, allowed_signers: Path) -> str | None:
-    """Return the name of the user who signed a file, as it is in `allowed_signers`, or None if no valid signature of
-    one of its keys lies beside the file. content: bytes of the file.
+    """Return the name of the user who signed a file, as given in `allowed_signers`. Return None if there is no valid
+    signature by one of its keys next to the file. content: bytes of the file.
     """
     signature = path.with_name(path.name + SUFFIX)
     if not signature.is_file():

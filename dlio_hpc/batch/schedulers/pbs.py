@@ -117,7 +117,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
 
 
 def _folder(job: Attributes) -> str:
-    """Return the folder of job.out, which PBS prints after the name of a host; empty if it is not known."""
+    """Return the folder of job.out, which PBS prints after a host name; empty if it is not known."""
     return os.path.dirname(str(job.get("Output_Path", "")).partition(":")[2])
 
 
@@ -160,8 +160,9 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
 
 def _from_text(text: str) -> dict[str, Attributes]:
     """Return the attributes of each job from the output of qstat -f. A variable with line breaks may contain lines that
-    look like attributes. PBS prints the variables after the state and before the comment and the Exit_status. Of the
-    attributes before them, the first value counts; of the others, the last.
+    look like attributes. PBS prints the variables after the state and before the comment and the Exit_status. If an
+    attribute occurs several times, the first value is used for attributes before the variables, and the last value for
+    the others.
     """
     jobs: dict[str, Attributes] = {}
     for part in re.split(r"^Job Id: ", text, flags=re.MULTILINE)[1:]:
@@ -186,7 +187,9 @@ def section(answer: Answer, key: str) -> dict[str, Attributes]:
 
 
 def _mended(text: str) -> str:
-    """Return the JSON with quotes around bare values, and with escaped backslashes where JSON has no such escape."""
+    """Return the JSON with quotes around bare values, and with backslashes escaped if they do not begin an escape
+    sequence of JSON.
+    """
     quoted = re.sub(
         r'((?<!\\)":\s*)(?![\s"{\[])([^,}\n]*)', lambda match: match[1] + json.dumps(match[2].strip()), text
     )
@@ -216,7 +219,9 @@ def sight(job: Attributes) -> JobStatus:
 
 
 def _live(letter: str, job: Attributes) -> JobStatus:
-    """Return the state of a job that has not ended. The comment of a suspended or held job may be older than that."""
+    """Return the state of a job that has not ended. The comment of a suspended or held job is ignored if it may date
+    from an earlier state.
+    """
     comment, state = str(job.get("comment", "")), _LIVE.get(letter, "running")
     if letter in _SUSPENDED:
         return JobStatus(state, "suspended", suspended=True, advice="PBS resumes it (qsig -s resume)")

@@ -64,8 +64,7 @@ class _Archive(NamedTuple):
 
     @property
     def arrays(self) -> int:
-        """Number of members for which the mean length of their names is most plausible, or 1 if no number is plausible.
-        """
+        """Number of members for which the mean length of their names is most plausible; 1 if none is plausible."""
         counts = range(1, self.directory // (_ENTRY + _SHORT) + 1)
         plausible = [count for count in counts if self.directory / count - _ENTRY <= _LONG]
         return min(plausible, key=lambda count: abs(self.directory / count - _ENTRY - _USUAL), default=1)

@@ -122,8 +122,7 @@ def _moved() -> tuple[int, int] | None:
 
 
 def _largest() -> float:
-    """Return the maximum size of a file that this process may write. A larger file would end the process by a signal.
-    """
+    """Return the maximum size of a file that this process may write. A larger file ends the process by a signal."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     return math.inf if limit == resource.RLIM_INFINITY else limit
 

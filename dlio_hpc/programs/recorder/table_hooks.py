@@ -57,8 +57,7 @@ def _seem_of(module: ModuleType, function: Any) -> None:
 
 
 def _is_text(source: Any) -> bool:
-    """Return whether a string is the text that pandas parses, as its older versions accept it, and not a path or URL.
-    """
+    """Return whether a string is text for pandas to parse, which its older versions accept, and not a path or URL."""
     return isinstance(source, str) and source.lstrip()[:1] in ("{", "[") and not os.path.exists(source)
 
 

@@ -45,8 +45,8 @@ def loader(context: Context, module: ModuleType) -> None:
 
 
 class _Order:
-    """Order of the samples of a pass: the number of samples, the number of pairs in which the second sample follows the
-    first, and the first and the smallest numbers.
+    """Order of the samples of a pass: the number of samples, the number of pairs with consecutive indices, the number
+    of pairs with rising indices, and the first indices.
     """
 
     def __init__(self) -> None:

@@ -94,8 +94,7 @@ def run(command: Sequence[str], values: Mapping[str, str], folder: Path) -> None
 
 
 def _become(command: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
-    """Replace this process by the program. The shell runs a script without an interpreter in its first line, as usual.
-    """
+    """Replace this process by the program. The shell runs a script whose first line names no interpreter."""
     try:
         os.execvpe(command[0], list(command), variables)
     except OSError as fault:

@@ -1,5 +1,4 @@
-"""Training of a recorded program: the loader that feeds it, the passes over this loader, and the passes for evaluation.
-"""
+"""Training of a recorded program: the loader that feeds it, the passes over it, and the passes for evaluation."""
 
 import re
 from bisect import bisect_right

@@ -89,8 +89,8 @@ def _inconsistent(
 
 
 def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys that are less certain if a pipeline repeats its files without an end, because its passes over the
-    files cannot be separated.
+    """Return the keys that are less certain if a pipeline repeats its files without an end, because the end of a pass
+    over the files is unknown.
     """
     if made.pipeline is None or made.pipeline.repeats is not None:
         return {}
@@ -111,7 +111,7 @@ def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[st
 
 def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the checkpoint keys with steps of the workload, each of which takes one batch. A program makes fewer
-    optimizer steps than batches if it accumulates gradients, and more if it has several optimizers.
+    optimizer steps than batches if it accumulates gradients, and more if it has several.
     """
     every = keys.get("checkpoint.every_steps")
     steps = sum(one.steps for one in made.passes[0])
@@ -152,8 +152,7 @@ def _of_pass(one: Pass, per_item: int) -> int:
 
 
 def _distinct(program: RecordedProgram, made: RecordedTraining) -> int:
-    """Return the number of samples of the dataset: its length according to the loader, or the number that a pass uses.
-    """
+    """Return the number of samples of the dataset: its length according to the loader, or the number in a pass."""
     used = _samples(made)
     length = made.settings.get("samples")
     if isinstance(length, int) and not made.settings.get("is_iterable") and not _is_of_batches(made):
@@ -179,8 +178,7 @@ def _is_sharded(program: RecordedProgram, made: RecordedTraining) -> bool:
 
 
 def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory: int) -> dict[str, DerivedValue]:
-    """Return the keys of the dataset. total: number of samples. in_memory: bytes of a sample in memory; 0 if unknown.
-    """
+    """Return the keys of the dataset. total: number of samples. in_memory: bytes of a sample in memory; 0: unknown."""
     count, sizes = len(data.files), data.sizes
     opened_by = Counter(path for rank in program.ranks for path in _paths_of(rank, data))
     is_shared = count == 1

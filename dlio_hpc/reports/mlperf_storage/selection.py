@@ -95,7 +95,7 @@ def _check(outcome: JobOutcome, edition: Edition) -> None:
 
 
 def _check_folders(runs: Sequence[ReportedRun]) -> None:
-    """Raise ConfigError if the layout has no place for all runs."""
+    """Raise ConfigError if the layout does not have a folder for every run."""
     accelerators: dict[str, str | None] = {}
     folders: dict[str, ReportedRun] = {}
     for run in runs:

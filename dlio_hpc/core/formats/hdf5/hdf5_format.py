@@ -54,7 +54,9 @@ _SLAB = 1 << 20
 
 
 class _Array(NamedTuple):
-    """Generated array of a file. name, shape: of its HDF5 dataset. slabs: its contents, see _slabs()."""
+    """Generated array of a file. name, shape: name and shape of its HDF5 dataset. slabs: its contents, as returned by
+    _slabs().
+    """
 
     name: str
     shape: tuple[int, ...]
