@@ -53,7 +53,7 @@ def _sources(python: str) -> dict[str, Path]:
         prefix, library = map(Path, answer.lines)
     if prefix in _SYSTEM or Path(python).parent != prefix / "bin":
         raise ConfigError(
-            f"site.stage_environment: {python} does not lie in an environment that can be copied; its environment is "
+            f"site.stage_environment: {python} is not in a virtual or conda environment; its environment is "
             f"{prefix}. Set site.python to an interpreter in the folder bin of a virtual or conda environment"
         )
     # Links are resolved, because tarfile stores a folder that is a link without its contents.

@@ -137,7 +137,7 @@ def _loaded(
     recorded = recorded_character.load(recordings[0], is_forced)
     if is_checked and not logs and recorded.steps is None and recorded.derived.keys:
         raise ConfigError(
-            "the program reads in a loop of its own, so its steps are not recorded; for --check, give a Darshan log of "
+            "the program reads without a loader, so its steps are not recorded; for --check, give a Darshan log of "
             "the same run as well"
         )
     if not logs:

@@ -13,7 +13,7 @@ from dlio_hpc.documents.files import SiteReportDocument
 @click.command(context_settings=SETTINGS)
 @argument("folder", type=PATH, metavar="DIR")
 @archive_options
-@option("--anew", "is_anew", is_flag=True, help="Make all pages anew, for example after an upgrade of dlio-hpc.")
+@option("--anew", "is_anew", is_flag=True, help="Make all pages again, for example after an upgrade of dlio-hpc.")
 @JSON
 @option("--quiet", is_flag=True, help="Print faults only.")
 def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, as_json: bool, quiet: bool) -> int:

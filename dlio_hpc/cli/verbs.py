@@ -114,7 +114,7 @@ _PURPOSE = "Measure how a storage system serves deep learning: submit, collect a
 # The option is taken from the command line before click parses it, so that the log has all messages.
 LOG_FILE = click.option(
     "--log-file", metavar="FILE", expose_value=False,
-    help="Append to FILE what the command says and runs, for maintainers. Also DLIO_HPC_LOG_FILE.",
+    help="Append a log of the command to FILE, for maintainers. Also DLIO_HPC_LOG_FILE.",
 )  # fmt: skip
 
 

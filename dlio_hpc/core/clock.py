@@ -19,8 +19,8 @@ _QUICK_S = 300e-6
 # In assemble(): the longest pause, the pause as a fraction of the time waited so far, and the polls between two pauses.
 # MPICH needs several polls to complete a barrier.
 _LONGEST_POLL_S, _POLL_FRACTION, _POLLS_IN_TURN = 10e-3, 0.05, 4
-# poll(2) of nothing with a timeout of 0 releases Python's lock and returns at once. time.sleep(0) takes 50 us, which is
-# the slack of the kernel's timers.
+# poll(2) of nothing with a timeout of 0 releases Python's lock and returns immediately. time.sleep(0) takes 50 us, the
+# slack of the kernel's timers.
 _let_threads_run = select.poll().poll
 _ROUND_TRIPS = 10
 _TAG = 7

@@ -99,7 +99,7 @@ def _unsuitable(run: Run) -> str | None:
     """Return the reason why the file system of the dataset cannot be probed, or None if it can."""
     kind = filesystem.of(Path(run.dataset)).kind
     if kind in storage_proofs.MEMORY:
-        return f"the dataset lies in memory ({kind})"
+        return f"the dataset is in memory ({kind})"
     proofs = storage_proofs.of(kind)
     return None if proofs.direct or proofs.count else f"{kind} may cache what O_DIRECT reads"
 

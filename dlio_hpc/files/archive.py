@@ -82,7 +82,7 @@ def create(directory: Path, target: Path) -> list[str]:
     for name in manifest.skipped:
         if name.partition("/")[0] in _WRITTEN and (directory / name).is_symlink():
             raise ConfigError(
-                f"{directory / name} is a link, and an archive has no files behind links; put what it leads to in its "
+                f"{directory / name} is a link, and an archive has no links; put the file that it leads to in its "
                 "place, and collect the job again"
             )
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -182,8 +182,8 @@ def let_group_read(descriptor: int, folder: str | Path) -> None:
 
 def let_group_write(path: str | Path) -> None:
     """Give the group of a file or folder all permissions that its owner has, if the folder above is shared with this
-    group and the file belongs to this user. A file with several links is left as it is, because it may lie elsewhere.
-    Raise ConfigError if the path is that of a link, unless it leads through a descriptor (held()).
+    group and the file belongs to this user. A file with several links is left as it is, because it may have a name
+    elsewhere. Raise ConfigError if the path is that of a link, unless it leads through a descriptor (held()).
     """
     followed = 0 if os.path.dirname(path) == str(held(0).parent) else os.O_NOFOLLOW
     try:

@@ -102,9 +102,9 @@ VOIDED: dict[str, Voided] = {
     DIRECT_LOOP: Voided(
         frozenset({"direct", "pages", "size"}), "no counter shows what the disks below the loop device delivered"
     ),
-    MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
-    UNKNOWN_DEVICE: Voided(_ALL, "it is not known on which block devices the file system lies"),
-    ELSEWHERE: Voided(_ALL, "some files lie on another file system than their folder"),
+    MEMORY_DEVICE: Voided(_ALL, "the file system is on a block device in memory"),
+    UNKNOWN_DEVICE: Voided(_ALL, "the block devices of the file system are unknown"),
+    ELSEWHERE: Voided(_ALL, "some files are on another file system than their folder"),
     MOVED: Voided(_ALL, "another file system was mounted, or this one in another way, during the run"),
     FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
     SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),

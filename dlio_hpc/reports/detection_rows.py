@@ -29,7 +29,7 @@ def answer(plan: DetectionPlan) -> str:
     drop, power, row = _percent(plan.wanted.drop), _percent(plan.wanted.power), plan.answer
     if row is None or row.campaign is None:
         last = plan.smallest[-1].drop
-        least = "nor is any drop below 90 %" if last is None else f"the smallest drop that is found is {_percent(last)}"
+        least = "none below 90 % is found" if last is None else f"the smallest drop that is found is {_percent(last)}"
         repeats = _repeats(plan.shown_repeats)
         return f"A drop of {drop} is not found within {MOST} nights ({power} power): {least}, with {repeats} a job."
     made = row.campaign

@@ -72,7 +72,7 @@ def of_exit(code: int, program: str) -> Case:
 
 def unfinished(program: str) -> Case:
     """Return the case of a file that is written before the jobs are submitted."""
-    text = f"{program} has not come to its end: it was interrupted, or failed before the jobs ended; see its output"
+    text = f"{program} has not finished: it was interrupted, or failed before the jobs ended; see its output"
     return Case("submission", program, "error", "incomplete", text, text, 0.0)
 
 

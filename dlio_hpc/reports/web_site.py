@@ -23,7 +23,7 @@ from dlio_hpc.verdict import history, newest_jobs
 from dlio_hpc.verdict.history_entry import Entry
 
 INDEX, JOBS, STUDIES = "index.html", "jobs", "studies"
-# Number of characters at the start of a page in which its mark lies.
+# Number of characters at the start of a page that contain its mark.
 _HEAD = 2000
 
 

@@ -418,7 +418,7 @@ def _check_clock(folder: Path, decisions: Decisions) -> None:
     if when > now:
         raise ConfigError(
             f"the decision about {name} in {folder / rundir.BASELINES} is dated {when}, but it is {now} here: a new "
-            "decision would not count. Set the clocks right; if that decision has a wrong time, move its file away"
+            "decision would have no effect. Correct the clocks; if that decision has a wrong time, move its file away"
         )
 
 
@@ -462,7 +462,7 @@ def _write_signature(target: Path, content: bytes, key: Path) -> None:
         allowed = signatures.allowed()
         if allowed is not None and signatures.signer(copy, content, allowed) is None:
             raise ConfigError(
-                f"--sign {key}: this key is not in {allowed}, so the decision would not count; nothing is written. "
+                f"--sign {key}: this key is not in {allowed}, so the decision would be ignored; nothing is written. "
                 "Sign with a key of that file, or ask the facility to add yours"
             )
         signature = copy.with_name(copy.name + signatures.SUFFIX).read_bytes()

@@ -237,7 +237,7 @@ def load(name: str) -> Criteria:
     path = shipped.find(shipped.CRITERIA, name)
     file = shipped.read(shipped.CRITERIA, path, Criteria)
     if not file.criteria:
-        raise ConfigError(f"{path}: criteria: there is none, so that any job would be accepted; give at least one")
+        raise ConfigError(f"{path}: criteria: the file has none, so any job would be accepted; give at least one")
     counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 

@@ -14,7 +14,7 @@ from dlio_hpc.verdict import variation
 from dlio_hpc.verdict.outlying_runs import FEW
 from dlio_hpc.verdict.variation import ASSUMED, ASSUMED_RUNS, ENOUGH, OF_MEDIAN, NightSpread, SampledLevel
 
-# Two-sided confidence of an interval: 2 % lie beyond each end.
+# Two-sided confidence of an interval: 2 % are beyond each end.
 CONFIDENCE = 0.96
 # Largest number of nights, or of runs, that is recommended.
 MOST = 50

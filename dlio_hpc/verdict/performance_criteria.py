@@ -263,7 +263,7 @@ def _judged(
     message = f"{value}, 96 % interval {low} to {high}"
     ends = required.is_met(estimate.low), required.is_met(estimate.high)
     if any(ends) and not all(ends):
-        return "inconclusive", f"{message}: the limit lies within the interval; {about}; {settled_by()}"
+        return "inconclusive", f"{message}: the limit is within the interval; {about}; {settled_by()}"
     return "pass" if all(ends) else "fail", f"{message}; {about}"
 
 

@@ -19,7 +19,7 @@ from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
 
 # Largest relative drop that is no regression, unless the user or a suite gives another.
 TOLERANCE = 0.02
-# Probability that the true difference lies below the interval of a difference, and that it lies above it.
+# Probability that the true difference is below the interval of a difference, and that it is above the interval.
 TAIL = 0.05
 # The newest nights that are compared are so many that half of the interval's width is this share of the tolerance.
 _PRECISE = 0.7

@@ -34,7 +34,7 @@ def allowed() -> Path | None:
         raise ConfigError(f"{path} is not a file; remove it to check no signatures, or put the file in its place")
     if path is not None and not any(_KEY.search(line) for line in serialization.read_text(path).splitlines()):
         raise ConfigError(
-            f"{path} names no key, so that no decision on a baseline would count; a line is such as: "
+            f"{path} names no key, so all decisions on baselines would be ignored; a line is such as: "
             'alice@example.org namespaces="dlio-hpc" ssh-ed25519 AAAA...; remove the file to check no signatures'
         )
     return path
@@ -47,7 +47,7 @@ def sign(path: Path, key: Path) -> None:
     if not key.is_file():
         raise ConfigError(f"--sign {key}: there is no such file; give an SSH key, such as ~/.ssh/id_ed25519")
     if not _MARKS.match(_beginning(key)):
-        raise ConfigError(f"--sign {key}: the file is no SSH key; give one, such as ~/.ssh/id_ed25519")
+        raise ConfigError(f"--sign {key}: the file is not an SSH key; give one, such as ~/.ssh/id_ed25519")
     done = _run(["-Y", "sign", "-q", "-f", os.fspath(key), "-n", _NAMESPACE, os.fspath(path)], b"")
     if done.returncode:
         raise ConfigError(f"--sign {key}: ssh-keygen cannot sign with this key: {_reason(done)}")

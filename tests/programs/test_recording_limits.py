@@ -57,7 +57,7 @@ def test_a_folder_and_a_file_without_a_head_are_named_as_no_recording(tmp_path: 
     else:
         path.parent.mkdir(parents=True)
         path.write_text(head)
-    with pytest.raises(InvalidRun, match=r"node/x[.]jsonl is no recording of a process"):
+    with pytest.raises(InvalidRun, match=r"node/x[.]jsonl is not a recording of a process"):
         recorded_character.load(tmp_path)
 
 

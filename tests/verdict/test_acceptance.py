@@ -120,7 +120,7 @@ def test_a_limit_within_the_interval_is_no_verdict() -> None:
     judged, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 960.0})
     assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
     assert check.text == (
-        "1,002.0 /s in 5 runs of one night, 96 % interval 890.5 /s to 1,127.5 /s: the limit lies within the interval; "
+        "1,002.0 /s in 5 runs of one night, 96 % interval 890.5 /s to 1,127.5 /s: the limit is within the interval; "
         "nights were not sampled: nights are assumed to differ by 5 %; 7 more nights would settle it: dlio-submit "
         "... --nights 7, accepted together with these runs"
     )

@@ -47,7 +47,7 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
     elif source["dataset.compression"] not in {"none", "gzip", "lzf"} or format_of(source) != "hdf5":
         yield Fact("dataset.compression", "ignored", f"dlio_benchmark {REVISION} writes plain files here")
     if source["dataset.num_subfolders_train"] > 1:
-        yield Fact("dataset.num_subfolders_train", "approximated", "all files lie in one folder")
+        yield Fact("dataset.num_subfolders_train", "approximated", "all files are in one folder")
     is_trained, text = source["workflow.train"], "generates only: submit with --generate only"
     yield Fact("workflow.train", "mapped" if is_trained else "approximated", "" if is_trained else text)
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")

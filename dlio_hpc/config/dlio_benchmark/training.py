@@ -85,7 +85,7 @@ def train(source: SourceWorkload) -> Iterator[Fact]:
     steps = int(source["train.total_training_steps"])
     yield Fact("train.epochs", "mapped", "", "train.epochs", source["train.epochs"])
     if steps > 0:
-        text = "dlio_benchmark counts the steps of each epoch anew" if source["train.epochs"] > 1 else ""
+        text = "dlio_benchmark counts the steps of each epoch separately" if source["train.epochs"] > 1 else ""
         yield Fact("train.total_training_steps", "mapped", text, "train.steps", steps)
 
 

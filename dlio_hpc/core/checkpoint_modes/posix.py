@@ -19,7 +19,7 @@ from dlio_hpc.core.files import write_all
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Number of bytes that are generated at once, before they are written.
+# Number of bytes that are generated at a time, before they are written.
 _READY = 8 * content.BLOCK
 
 

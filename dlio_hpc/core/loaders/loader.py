@@ -13,7 +13,7 @@ from dlio_hpc.dataset.sample_order import Order
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-# Number of positions in the order of an epoch whose samples are located at once (448 KiB).
+# Number of positions in the order of an epoch whose samples are located in one call (448 KiB).
 STRETCH = 8192
 
 

@@ -25,7 +25,7 @@ from dlio_hpc.base.errors import InfrastructureError
 # The path of a socket has at most 107 bytes (unix(7)). multiprocessing adds 32 bytes to the path of the folder of
 # temporary files, for a private folder and the socket in it: /pymp-xxxxxxxx/listener-xxxxxxxx.
 _LONGEST_FOLDER = 64
-# A message is written to a pipe at once, as pipe(7) guarantees for 4096 bytes.
+# A message is written to a pipe atomically, as pipe(7) guarantees for 4096 bytes.
 _LONGEST_MESSAGE = 2000
 # Seconds in which a worker that has closed its socket writes its message.
 _LAST_WORDS_S = 2.0

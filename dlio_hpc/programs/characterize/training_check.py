@@ -140,7 +140,7 @@ def _against_passes(
         return [f"its {len(data):,} data file(s) were not read repeatedly ({times:.2g} times per rank)"]
     steps = None if pace is None or pace.begins is None else len(pace.begins) / times
     if steps is not None and steps < _STEPS:
-        return [f"its data were read {times:.3g} times, each time at once and not in steps ({steps:.1f} bursts)"]
+        return [f"its data were read {times:.3g} times, each time in one burst and not in steps ({steps:.1f} bursts)"]
     writers = len({file.rank for file in written if file.rank is not None}) or 1
     if len(written) / writers >= max(_STEPS, 0.5 * times) and not any(
         file.bytes_written > 1.9 * file.size for file in written

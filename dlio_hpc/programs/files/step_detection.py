@@ -14,10 +14,10 @@ from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]
 
-# Shorter pauses do not separate steps. They lie between two calls of a loop, or are waits for a page.
+# Shorter pauses do not separate steps. They are between two calls of a loop, or are waits for a page.
 _LEAST_S = 0.5e-3
 _FEW, _SHARE, _APART = 5, 0.25, 4.0
-# Smallest ratio of two successive pauses, sorted by length, between which the limit may lie. Bytes of two bursts that
+# Smallest ratio of two successive pauses, sorted by length, between which the limit may be. Bytes of two bursts that
 # differ by less than _EVEN are equal. A limit that divides the pauses less clearly than _CLEAR is no limit.
 _GAP, _EVEN, _CLEAR = 1.05, 0.02, 0.25
 # Number of batches that a worker of PyTorch's DataLoader reads ahead by default. Workers read more in their first burst

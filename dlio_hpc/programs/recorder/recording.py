@@ -28,9 +28,9 @@ _SIZED = 256
 _LATE_S, _MANY = 0.5, 256
 # Kinds of events that happen for each step, batch, file or call.
 FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file", "train_batch", "test_batch"})
-# Kinds of events after which the kernel's counts of bytes are written at once: between two of them lies a pass.
+# Kinds of events after which the kernel's counts of bytes are written immediately. A pass is between two of them.
 _COUNTED = frozenset({"pass", "end_of_pass", "worker", "fetcher", "epoch_begin", "epoch_end", "test_begin"})
-# Version of the format, and folder of a recording in which the files of its processes lie.
+# Version of the format, and folder of a recording that contains the files of its processes.
 VERSION, PROCESSES = 1, "processes"
 # Folder of the recorder, and beginnings of the names of files of Python's own library.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep

@@ -198,7 +198,7 @@ def _of_steps(ranks: Sequence[RankRecording], visits: Sequence[Sequence[Visit]])
     read = [amount for amount in amounts if amount]
     if not read:
         return None
-    if len(read) < len(amounts):  # what is read at once lasts for several steps
+    if len(read) < len(amounts):  # the samples of one read last for several steps
         mean = sum(read) / len(amounts)
         evidence = f"{mean:,.1f} samples for a step: they were read before {len(read):,} of {len(amounts):,} steps"
         return DerivedValue(max(1, round(mean)), "low" if len(amounts) > _LASTS * len(read) else "medium", evidence)

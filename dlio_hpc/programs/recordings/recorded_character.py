@@ -31,7 +31,7 @@ from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 # Loops and readers that no hook sees.
 _OWN_LOOP = (
-    "no loader gave a batch: the program reads in a loop of its own; its batches, passes and computation are derived "
+    "no loader returned a batch: the program reads without a loader; its batches, passes and computation are derived "
     "from the times of its reads"
 )
 

@@ -102,11 +102,12 @@ def _content(path: Path) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as fault:
-        raise InvalidRun(f"{path} is no recording of a process: {fault.strerror}") from fault
+        raise InvalidRun(f"{path} is not a recording of a process: {fault.strerror}") from fault
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST:
-            raise InvalidRun(f"{path} is no recording of a process: it is no file, or larger than {format_size(_MOST)}")
+            why = f"it is not a file, or is larger than {format_size(_MOST)}"
+            raise InvalidRun(f"{path} is not a recording of a process: {why}")
         with open(descriptor, "rb", closefd=False) as file:  # open() takes no folder
             return file.read(_MOST)
     finally:
@@ -118,7 +119,7 @@ def _load(path: Path) -> ProcessRecording:
     try:
         process = msgspec.json.decode(lines.readline(), type=Process)
     except (ValueError, RecursionError) as fault:
-        raise InvalidRun(f"{path} is no recording of a process: {fault}") from fault
+        raise InvalidRun(f"{path} is not a recording of a process: {fault}") from fault
     if process.version != VERSION:
         raise InvalidRun(
             f"{path} was recorded in version {process.version} of the format; this version of dlio-hpc reads {VERSION}"

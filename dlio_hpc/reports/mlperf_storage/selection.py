@@ -107,8 +107,8 @@ def _check_folders(runs: Sequence[ReportedRun]) -> None:
             )
         if (other := folders.setdefault(run.folder, run)) is not run:
             raise ConfigError(
-                f"{other.name} and {run.name} started in the same second, after which their folder is named; "
-                "report them one after the other, each with a --system of its own"
+                f"{other.name} and {run.name} started in the same second, which is the name of their folders; "
+                "report them one after the other, each with its own --system"
             )
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-# Number of bytes that are written at once; they fit into the cache of a core.
+# Number of bytes that are written in one call; they fit into the cache of a core.
 _SLAB = 1 << 20
 
 
