@@ -64,7 +64,7 @@ _REQUEUE_S = 86400.0
 class JobSnapshot(NamedTuple):
     """The current state of a job. fault: reason why the state could not be updated; None if it was updated. never: the
     batch system's reason why a queued job can never run; None if there is no such reason. advice: what the user can do
-    about a job that waits or stands still; empty if the job needs nothing. stuck: whether the batch system keeps the
+    about a job that waits or is suspended; empty if the job needs nothing. stuck: whether the batch system keeps the
     job forever although it has failed.
     """
 

@@ -64,10 +64,10 @@ def characterize(
     """Derive a workload from a recording (`dlio-hpc record`), or from Darshan logs of any program: dataset, reader,
     computation, checkpoints.
 
-    Each value has a comment with its evidence and the confidence in it: recorded, if the program itself said or did so.
-    A value that the log does not show is a default, and is marked unknown. Several logs, or the logs in a folder
-    (*.darshan), are taken as the logs of the processes of one program. With a recording and logs of the same run, the
-    recording says what the program does, and the logs which requests it makes.
+    Each value has a comment with its evidence and the confidence in it: recorded, if the recording shows the value. A
+    value that the log does not show is a default, and is marked unknown. Several logs, or the logs in a folder
+    (*.darshan), are treated as the logs of the processes of one program. With a recording and logs of the same run, the
+    recording shows what the program does, and the logs show its requests.
 
     If this machine has the files of the dataset, the heads of up to four of them (64 KiB, and the heads of up to 64
     records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
@@ -75,9 +75,9 @@ def characterize(
     With a recording, --check compares the steps of an epoch, the bytes, the computation and the wait of a step with
     those of the program. With a log, it compares requests.
 
-    Exit code 1: in --check, the pattern similarity of log and run, or a figure of a step, is below --tolerance. 2: the
-    program is not shown to train; its I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be
-    compared, or a single factor that agrees, or the data of the program are in doubt.
+    Exit code 1: in --check, the pattern similarity of log and run, or a figure of a step, is below --tolerance. 2:
+    there is no evidence that the program trains; its I/O is described instead. 3: a log is incomplete. 7: in --check,
+    nothing can be compared, or a single factor that agrees, or the data of the program are in doubt.
     """
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 

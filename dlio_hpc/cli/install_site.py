@@ -74,8 +74,8 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
 def install_site(
     prefix: Path, variables: tuple[tuple[str, str], ...], loads: tuple[str, ...], force: bool, as_json: bool
 ) -> None:
-    """Write below PREFIX what a site offers its users: the commands in bin, man pages, completion for bash, zsh and
-    fish, a module file for Environment Modules and Lmod, and examples for CI systems, timers, containers and
+    """Write the files that a site offers its users below PREFIX: the commands in bin, man pages, completion for bash,
+    zsh and fish, a module file for Environment Modules and Lmod, and examples for CI systems, timers, containers and
     monitoring.
 
     All of them use the Python environment that runs this command. If the environment is moved, run the command again

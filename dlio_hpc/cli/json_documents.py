@@ -1,4 +1,4 @@
-"""The JSON documents of verbs: which structs describe what a verb prints with --json.
+"""The JSON documents of verbs: the structs of the documents that a verb prints with --json.
 
 A verb is in one of the two tables. A group is listed by its verbs, such as "baseline list"; `sites` is a verb, too.
 """

@@ -73,7 +73,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     keep: units.Positive = 1
     """Number of checkpoints that stay on storage. A later checkpoint overwrites the oldest. Example: 10"""
     asynchronous: bool = False
-    """Write while training goes on. Training waits only until the previous checkpoint is written."""
+    """Write while training continues. Training waits only until the previous checkpoint is written."""
     transfer_size: units.Size | None = units.Size(1 << 20)
     """Size of a request; null: one request per file."""
     requests: tuple[tuple[units.Natural, units.Size], ...] = ()
@@ -81,7 +81,9 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     headers and arrays in this way. Example: [[0, 96], [4096, 1 MiB]]
     """
     by: Literal["root", "all"] = "root"
-    """Ranks that write. root: rank 0 only; all: every rank writes its own files. With `model`, the model decides."""
+    """Ranks that write. root: rank 0 only; all: every rank writes its own files. With `model`, the model determines the
+    ranks.
+    """
     direct: bool = False
     """Write and read with O_DIRECT, which bypasses the page cache."""
     fsync: bool = True

@@ -1,6 +1,6 @@
 """Darshan's logs of worker processes, which PyTorch spawns.
 
-A worker is no process of MPI, so the log of the ranks does not have its reads. A worker therefore has a log of its own:
+A worker is not an MPI process, so the log of the ranks does not contain its reads. A worker therefore has its own log:
 Darshan records a process without MPI if DARSHAN_ENABLE_NONMPI is set when the process starts and when it ends. The
 variable must not be set in a rank, where Darshan waits for MPI_Init.
 """

@@ -172,7 +172,9 @@ class HangWatch:
             self._first = min(self._first, now)
 
     def _report(self) -> None:
-        """Report if storage does not respond. The lowest rank that has written reports; the other ranks continue."""
+        """If storage does not respond, write the report on the lowest rank that has written its state. The other ranks
+        continue.
+        """
         if any((self._folder / _sighting_name(rank)).exists() for rank in range(self._rank)):
             return
         reason = message(_sightings(self._folder, len(self._hosts)), [host.name for host in self._hosts])
@@ -255,7 +257,7 @@ def _recording_name(rank: int, epochs: int) -> str:
 
 
 def _sightings(folder: Path, ranks: int) -> list[RankSighting]:
-    """Return what the ranks have written, by rank."""
+    """Return the states that the ranks have written, by rank."""
     listed = []
     for rank in range(ranks):
         path = folder / _sighting_name(rank)

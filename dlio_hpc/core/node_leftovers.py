@@ -178,7 +178,7 @@ _JUDGES: tuple[tuple[re.Pattern[str], Callable[[_File, _Processes], bool]], ...]
 
 
 def _judge(name: str) -> Callable[[_File, _Processes], bool] | None:
-    """Return the function that decides whether a file of this name is left over; None for an unknown name."""
+    """Return the function that decides whether a file with this name is left over, or None for an unknown name."""
     return next((judge for pattern, judge in _JUDGES if pattern.fullmatch(name)), None)
 
 

@@ -74,7 +74,7 @@ class ListedDataset(Struct, frozen=True):
     state: DatasetState
     """unfinished: generation did not complete; generating: a job is writing it."""
     made: str
-    """Time of the last change of the fingerprint file, UTC; of the folder, if there is no such file."""
+    """Time of the last change of the fingerprint file, UTC. If there is no such file, it is the time of the folder."""
     format: str | UnsetType = UNSET
     """Format of the files."""
     compression: str | UnsetType = UNSET

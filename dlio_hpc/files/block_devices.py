@@ -108,7 +108,7 @@ def _walked(device: Path) -> Stack:
 
 
 def _loop(loop: Path) -> Stack:
-    """Return what is below a loop device. With direct I/O, the device bypasses the page cache of its own file, but
+    """Return the devices below a loop device. With direct I/O, the device bypasses the page cache of its own file, but
     reads of holes in this file do not reach the disks. Another file system may also have been mounted over the path of
     the file.
     """

@@ -88,7 +88,9 @@ def of(judged: Judged, criteria: str | None, report: judged_jobs.Report = lambda
 
 
 def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: judged_jobs.Report) -> NightPrior:
-    """Return what the histories of the judged jobs show about nights. Histories are not updated for this."""
+    """Return the variation between nights that the histories of the judged jobs show. The histories are not updated for
+    this.
+    """
     if criteria.night_spread is not None:
         return site_spread.assumed
     folders = dict.fromkeys(Path(study.study.archive) for study in judged.studies)

@@ -60,8 +60,8 @@ def compare(
 
 
 def with_missing(judged: Judgement, missing: Sequence[str]) -> Judgement:
-    """Return a judgement that also says what is missing, unless a verdict on the study does. missing: a line for each
-    study that lacks measurements.
+    """Return a judgement that also states the missing measurements, unless a verdict on the study does. missing: a line
+    for each study that lacks measurements.
     """
     code = OUTCOMES["incomplete"].exit_code
     known = [verdict.job for verdict in judged.verdicts if verdict.outcome == "incomplete"]

@@ -303,13 +303,13 @@ def brief_words(drop: Doubt) -> str:
 
 def _is_rare(a_year: float, among: int) -> bool:
     """Return whether a difference rarely occurs by chance: all measurements of a site together must have less than one
-    such night in ten years (C. E. Bonferroni, 1936). a_year: number in a year for one measurement.
+    such difference in ten nights (C. E. Bonferroni, 1936). a_year: number in a year for one measurement.
     """
     return a_year * among <= 365.25 * _MOST_A_NIGHT
 
 
 def _once(z: float) -> float:
-    """Return how often a single night exceeds a normal deviate by chance in a year."""
+    """Return how often in a year a single night reaches a normal deviate by chance."""
     return 365.25 * NormalDist().cdf(-abs(z))
 
 

@@ -280,8 +280,8 @@ def _compare(
 
 
 def _changed(part: Part, group: Sequence[Point], reference: Point, change: RecommendedChange | None) -> int | None:
-    """Return the number of the point that is the reference with a change. Return None if there is no change or no such
-    point. The point need not have been measured.
+    """Return the number of the point that has the reference's settings with a change applied. Return None if there is
+    no change or no such point. The point need not have been measured.
     """
     if change is None:
         return None

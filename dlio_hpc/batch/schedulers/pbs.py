@@ -136,8 +136,8 @@ def _is_hopeless(job: Attributes) -> bool:
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
     """Return the attributes that qstat -f prints for each job, by batch id. Unknown jobs are left out; for these, qstat
     prints a message and exits with 153. If the server keeps no job history, as is the default of OpenPBS, qstat answers
-    the option -x with a message, no jobs and exit code 0. If the JSON is not valid, the text is read, because
-    variables of any value are part of a job's attributes.
+    the option -x with a message, no jobs and exit code 0. The JSON may be invalid, because it contains the variables of
+    jobs with any value. In that case, the text output is read.
     """
     question = ["qstat", *filter(None, [history]), "-f"]
     answer = common.ask(*question, "-F", "json", *ids)

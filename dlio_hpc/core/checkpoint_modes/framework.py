@@ -1,4 +1,5 @@
-"""Writing and reading of checkpoints through a framework: what the modes torch, torch_distributed and keras share.
+"""Writing and reading of checkpoints through a framework: the common part of the modes torch, torch_distributed and
+keras.
 
 The tensors hold bytes of the content stream. They are generated before the framework's call is timed, and compared
 after it. The time of the call includes serialisation, which is the framework's own cost. If the call is collective, the

@@ -70,8 +70,8 @@ def _short_temporary_folder() -> Iterator[None]:
 
 @cache
 def _short_path(folder: str) -> str | None:
-    """Return a path of `folder` by way of a descriptor of this process, which stays open. The workers of this user can
-    use it as long as this process lives. Return None if there is no such path.
+    """Return a path of `folder` that leads through a descriptor of this process, which stays open. The workers of this
+    user can use the path as long as this process lives. Return None if there is no such path.
     """
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -172,8 +172,8 @@ def _told(messages: Connection, fault: BaseException | None) -> bool:
 
 
 def explained(fault: BaseException) -> InfrastructureError:
-    """Return the error for an exception of FAULTS that DataLoader raised: the message that the worker left when it
-    ended, if there is one.
+    """Return the error for an exception of FAULTS that DataLoader raised. If a worker left a message when it ended, the
+    error contains this message.
     """
     _messages().is_told = True
     if isinstance(fault.__cause__, InfrastructureError):

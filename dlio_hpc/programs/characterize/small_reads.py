@@ -1,6 +1,6 @@
-"""Small reads of files of the dataset that do not read samples, but for example a second array with labels. The
-workload emulates them as reads of auxiliary files. Reads that the library of a format makes by itself, such as those of
-HDF5's headers and indexes, are left out, because the emulation uses the same library.
+"""Small reads of dataset files that do not read samples, for example of a second array with labels. The workload
+emulates them as reads of auxiliary files. Reads that the library of a format makes by itself, such as those of HDF5's
+headers and indexes, are left out, because the emulation uses the same library.
 """
 
 from typing import Any

@@ -44,9 +44,9 @@ _DRAWN = 0.4
 
 
 class LogSample(NamedTuple):
-    """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: True if samples could
-    not be told apart within files, so that a file counts as one sample. hidden: True if the size is unknown because
-    files were read through a buffer, whose requests do not end where samples end.
+    """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: True if the reads do
+    not show separate samples within files, so that a file counts as one sample. hidden: True if the size is unknown
+    because files were read through a buffer, whose requests do not end where samples end.
     """
 
     bytes: DerivedValue

@@ -121,8 +121,8 @@ def _sized(file: FileStats, reach: int) -> FileStats:
 
 
 def _counted(file: FileStats) -> FileStats:
-    """Return a file without a trace. Counters do not show how many bytes of its reads were beyond its end. All passes
-    are assumed to reach as far as the one that reached furthest.
+    """Return a file without a trace. Counters do not show how many bytes of its reads were beyond its end. Each pass is
+    assumed to reach as far as the pass that reached furthest.
     """
     made = _sized(file, 0)
     return made._replace(bytes_read=file.bytes_read * made.size // file.size) if made.has_excess else made

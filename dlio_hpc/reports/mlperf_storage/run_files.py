@@ -78,7 +78,7 @@ def is_written(name: str) -> bool:
 
 
 def missing(run: ReportedRun) -> Iterator[str]:
-    """Yield what the files of a run lack, and why."""
+    """Yield the data that the files of a run lack, with the reasons."""
     yield from _LEFT_OUT
     if run.is_generation:
         return
