@@ -28,7 +28,7 @@ def remarks(result: Result) -> list[str]:
     """Return sentences on computation and epochs that took far longer than expected, and on CPU quotas. Any of them
     makes the run inconclusive.
     """
-    computed = _described(result.summary, ("compute",), "computation took {} longer than asked, of {}")
+    computed = _described(result.summary, ("compute",), "computation took {} longer than requested, of {}")
     return [*([computed] if computed else []), *_throttled(result.disturbance), *_outlying(result.epochs)]
 
 

@@ -33,7 +33,7 @@ _SHOWN = 100
 _MISTAKES = {
     "exceeded maximum nesting depth": "lists or mappings are nested too many levels deep",
     "mapping values are not allowed in this context":
-        "a colon where none can be; indent the keys of a mapping alike, and quote text that contains ': '",
+        "an unexpected colon; indent the keys of a mapping alike, and quote text that contains ': '",
     "could not find expected ':'": "a key without a colon; write key: value",
     "did not find expected key":
         "this line does not belong to the mapping before it; indent the keys of a mapping alike",

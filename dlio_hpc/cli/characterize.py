@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @option("-o", "--output", type=OUTPUT, metavar="FILE", help="YAML file of the workload. Default: stdout.")
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
-@option("--force", is_flag=True, help="Derive a workload even if the program is not shown to train.")
+@option("--force", is_flag=True, help="Derive a workload even if the program does not look like training.")
 @option("--no-content", is_flag=True, help="Do not read files of the dataset. Default: read the heads of up to four.")
 @option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its requests and steps.")
 # Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
@@ -166,7 +166,7 @@ def _described(character: "Character", as_json: bool) -> int:
         hints.append("--force derives a workload anyway")
     elif not character.is_recording:
         hints.append("select the files of its dataset with --only")
-    raise ConfigError("; ".join([f"this program is not shown to train: {character.derived.against[0]}", *hints]))
+    raise ConfigError("; ".join([f"this program does not look like training: {character.derived.against[0]}", *hints]))
 
 
 def _print_json(character: "Character", content: str | None, checked: "Checked | None") -> None:

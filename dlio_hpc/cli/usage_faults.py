@@ -15,8 +15,8 @@ _INSTEAD = {
     "keys of dlio-hpc with -S when you submit the workload",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
-    ("clean", ""): "clean takes no jobs; it removes what killed commands left below --runs. An archived job needs its "
-    "directory no more: remove it with rm",
+    ("clean", ""): "clean takes no jobs; it removes what killed commands left below --runs. The directory of an "
+    "archived job is no longer needed: remove it with rm",
     ("submit", ""): "give one workload. Put patterns in quotes, so that the shell does not expand them: --existing "
     "'*.npz'",
 }

@@ -25,7 +25,7 @@ class PathType(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail(
-                "the path is empty, as that of a variable that is not set; for this directory, give .", param, ctx
+                "the path is empty, perhaps because a variable is not set; for this directory, give .", param, ctx
             )
         try:
             url.refuse(str(value))

@@ -115,15 +115,15 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             ),
             (
                 self.mode != "posix" and self.direct,
-                f"direct: true does not go with mode: {self.mode}, because the framework opens its files itself",
+                f"direct: true cannot be combined with mode: {self.mode}, because the framework opens its files itself",
             ),
             (
                 self.mode != "posix" and bool(self.requests),
-                f"requests do not go with mode: {self.mode}, because the framework chooses its requests itself",
+                f"requests cannot be combined with mode: {self.mode}, because the framework chooses its requests",
             ),
             (
                 self.asynchronous and self.read_back,
-                "asynchronous: true does not go with read_back; set reads, which reads after the last step",
+                "asynchronous: true cannot be combined with read_back; set reads, which reads after the last step",
             ),
             (
                 not self.reads and (self.reorder > 0 or self.verify),

@@ -158,7 +158,7 @@ def _collected(path: Path, target: Path) -> tuple[dict[str, str], str]:
             return archive.listed(target), "its archive has the original"
         except DlioError:
             return archive.recorded(path), f"{target}, which has the original, is damaged"
-    return archive.recorded(path), f"{target}, which had the original, is missing"
+    return archive.recorded(path), f"{target}, which contained the original, is missing"
 
 
 def _digest(content: bytes) -> str:
@@ -413,7 +413,7 @@ def _suspended(record: job_record.Job, run: RunOutcome) -> DlioError | None:
         resumed = units.timestamp(end.time) if end is not None else ended
         if sighting.suspended and units.timestamp(sighting.time) <= ended and resumed >= started:
             return Incomplete(
-                f"{run.name} is no measurement: the batch system suspended the job ({sighting.text}, seen at "
+                f"{run.name} is not a measurement: the batch system suspended the job ({sighting.text}, seen at "
                 f"{sighting.time}); submit it again"
             )
     return None
@@ -437,7 +437,7 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
         and run.result is not None
         and (stop := disturbance_check.stop(run.result)) is not None
     ):
-        return Incomplete(f"{run.name} is no measurement: {stop}; submit it again")
+        return Incomplete(f"{run.name} is not a measurement: {stop}; submit it again")
     return None
 
 

@@ -58,7 +58,7 @@ def _busy_s(rank: Rank) -> float:
 def _why_slow(slowest: Rank, others: list[Rank]) -> str:
     size, usual = _moved(slowest), statistics.median(map(_moved, others))
     if size and not usual:
-        return "it does the I/O of most ranks; let the others read and write, too"
+        return "it does the I/O of most ranks; distribute reads and writes over all ranks"
     if usual and size / usual >= _MORE:
         return f"it moves {size / usual:.1f} times their bytes; divide files or samples evenly among the ranks"
     if slowest.meta_s > slowest.io_s:

@@ -141,7 +141,7 @@ def _files(folder: Path, allowed: Path | None) -> tuple[list[_File], list[_File]
         content = _content(path)
         kind = _kind(content)
         if kind and kind != _kind_of(path):
-            refused.append(f"{path} does not count: it is a copy of a decision to {kind} a baseline")
+            refused.append(f"{path} is ignored: it is a copy of a decision to {kind} a baseline")
             continue
         decision = _decoded(path, content)
         signer = None if allowed is None else signatures.signer(path, content, allowed)
@@ -150,7 +150,7 @@ def _files(folder: Path, allowed: Path | None) -> tuple[list[_File], list[_File]
         if allowed is not None and signer is None:
             fault = f"it has no valid signature of a key in {allowed}"
         if fault:
-            refused.append(f"{path} does not count: {fault}")
+            refused.append(f"{path} is ignored: {fault}")
             others.append(file)
             continue
         if allowed is not None:
@@ -242,7 +242,7 @@ def _chain(folder: Path, allowed: Path, counted: Sequence[_File], others: Sequen
         retired += [_withdrawn(other, "a later decision is missing") for other in older]
         lines.append(
             f"a signed decision before that to {later.kind} {later.id} is missing from {folder / rundir.BASELINES}: "
-            f"earlier baselines do not count ({', '.join(other.id for other in older) or 'there is none'}); restore "
+            f"earlier baselines are ignored ({', '.join(other.id for other in older) or 'there is none'}); restore "
             "the file, or accept them again"
         )
     return _Chain(tuple(retired), tuple(lines))

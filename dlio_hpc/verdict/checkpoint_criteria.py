@@ -111,7 +111,7 @@ def _model_ranks(rule: Rule) -> Check:
     elif saving.ranks == wanted:
         return rule.check(True, f"all {wanted} ranks", value=float(saving.ranks), limit=float(wanted))
     elif saving.ranks == subset and state.parallelism == shipped.state.parallelism:
-        return rule.check(True, f"{subset} of {wanted} ranks, which write their part", value=float(saving.ranks))
+        return rule.check(True, f"only {subset} of {wanted} ranks write", value=float(saving.ranks))
     else:
         message = f"{saving.ranks} ranks; the model's parallelism has {wanted}"
     return rule.check(False, message, value=float(saving.ranks), limit=float(wanted), advice=(advice,))

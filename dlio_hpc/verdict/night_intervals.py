@@ -107,7 +107,7 @@ def about_nights(measured: NightSpread, nights: int, prior: NightSpread, is_assu
     noise of runs is assumed.
     """
     if prior.sd == 0:
-        return "nights are taken as equal (night_spread: 0)"
+        return "nights are assumed to be equal (night_spread: 0)"
     if nights == 1:
         runs = f", and runs by {percent(ASSUMED_RUNS)} (--repeat 3 shows how much)" if is_assumed else ""
         return f"nights were not sampled: nights {_differ(prior)}{runs}"

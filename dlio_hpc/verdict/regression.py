@@ -431,7 +431,7 @@ def _since_words(shift: Shift) -> str:
     begin = f"{shift.since} ({shift.ended[:10]}{dates})"
     if shift.kind == "step":
         return f"since {begin}"
-    return f"in a drift from {begin} to {shift.to}; {100 * min(shift.certainty, 0.99):.0f} % sure that it is no step"
+    return f"in a drift from {begin} to {shift.to}; {100 * min(shift.certainty, 0.99):.0f} % sure that it is not a step"
 
 
 def chance_words(a_year: float) -> str:

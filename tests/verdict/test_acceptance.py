@@ -255,7 +255,7 @@ def test_the_spread_of_nights_may_be_given() -> None:
 def test_without_a_spread_of_nights_all_runs_are_pooled() -> None:
     check = _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 999.0}, spread=0)
     assert check.outcome == "pass"
-    assert check.text.endswith("; nights are taken as equal (night_spread: 0)")
+    assert check.text.endswith("; nights are assumed to be equal (night_spread: 0)")
     narrow = _one(_nights("samples_per_s", [1000.0] * 4), {"min_samples_per_s": 1000.0}, spread=0)
     assert narrow.outcome == "pass", "twelve runs"
     wide = _one(_nights("samples_per_s", [1000.0]), {"min_samples_per_s": 1000.0}, spread=0)

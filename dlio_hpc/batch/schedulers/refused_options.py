@@ -63,7 +63,7 @@ OPTIONS: dict[str, SubmitOptions] = {
             Refused("--signal", _WARNING),
             Refused("--wrap", _SCRIPT),
             Refused("-W --wait", _WAITS),
-            Refused("-k --no-kill", "the job would go on without a node that failed"),
+            Refused("-k --no-kill", "the job would continue without a node that failed"),
             Refused("--test-only -h --help --usage -V --version", _NO_JOB),
         ),
         "hHIkOQsuvVW", "-p --partition", "-A --account", "-d --dependency", (Refused("-b --begin", _BEGINS),),

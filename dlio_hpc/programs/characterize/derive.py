@@ -313,7 +313,7 @@ def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> di
     arrays = file_arrays.of_hdf5(subject.reads)
     if arrays is None or keys["reader.batch_size"].value % count:
         return {}
-    reason, batch = "a file is taken for a sample, because headers separate its pieces", keys["reader.batch_size"]
+    reason, batch = "a file is treated as a sample, because headers separate its pieces", keys["reader.batch_size"]
     return _of_arrays(arrays, keys) | {
         "dataset.samples_per_file": DerivedValue(1, "low", reason),
         "reader.batch_size": batch._replace(value=batch.value // count, evidence=f"{batch.evidence}; {reason}"),

@@ -84,7 +84,7 @@ def epochs(files: list[FileStats], ranks: int) -> dict[str, DerivedValue]:
             "train.epochs": DerivedValue(number, "low", f"{evidence}; {opened}: {number} epochs of each rank, {other}"),
             "reader.shard": DerivedValue(False, "low", f"{opened}; {times:.3g} x the size of all files was read"),
         }
-    reason = f"{opened}, but {times:.3g} is no multiple of the {ranks} ranks"
+    reason = f"{opened}, but {times:.3g} is not a multiple of the {ranks} ranks"
     return {
         "train.epochs": DerivedValue(max(1, round(times)), level, evidence),
         "reader.shard": DerivedValue(True, level, reason),

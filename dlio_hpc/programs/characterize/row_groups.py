@@ -13,7 +13,7 @@ from dlio_hpc.programs.files.extents import Reads
 _FOOTER = 64 << 10
 # Limit on the bytes of a column of a row group, which dlio-hpc makes as a single column.
 _LARGEST = 1 << 30
-_UNSEEN = "a row group is taken for a sample; a log shows neither its rows nor its columns"
+_UNSEEN = "a row group is treated as a sample; a log shows neither its rows nor its columns"
 
 
 def without_footers(reads: Reads) -> Reads:

@@ -117,7 +117,7 @@ def _apart(file: FileStats) -> Role:
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:
         return _written(file)
     if file.path.endswith(_MESSAGES):
-        return Role(file, "other", "read; its name is that of the messages of a program")
+        return Role(file, "other", "read; its name is that of a program's messages")
     return Role(file, "dataset", "read")
 
 

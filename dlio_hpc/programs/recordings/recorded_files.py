@@ -206,7 +206,7 @@ def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> 
         event.kind == "read" and event.values[0] == "zarr" and path.startswith(process.files[event.values[2]] + "/")
         for process in processes for event in process.events
     ):  # fmt: skip
-        return "chunks of a Zarr array, each taken for a file of one sample"
+        return "chunks of a Zarr array, each treated as a file of one sample"
     return _FOREIGN.get(library) or _FOREIGN.get(_ending(path), "")
 
 

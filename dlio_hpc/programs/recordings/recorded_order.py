@@ -42,7 +42,7 @@ def of_loader(made: RecordedTraining, data: RecordedData, per_file: int, is_in_m
     if not orders or made.settings.get("is_iterable") or is_in_memory:
         return {"reader.shuffle.files": _by_names(data), "reader.shuffle.samples": _by_rows(data)}
     share = sum(order[1] for order in orders) / sum(order[0] - 1 for order in orders)
-    evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the one before"
+    evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the previous sample"
     in_file = data.arrays is not None or (per_file > 1 and (data.is_mapped or not data.form))
     if share < _RANDOM:
         keys = {"reader.shuffle.files": _recorded(True, evidence), "reader.shuffle.samples": _recorded(True, evidence)}
@@ -99,7 +99,7 @@ def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
     pairs = [(one, other) for mine in firsts for one, other in pairwise(mine) if min(len(one), len(other)) >= _LONG]
     if pairs:
         same = sum(one == other for one, other in pairs)
-        evidence = f"{same:,} of {len(pairs):,} passes begin with the samples that the pass before began with"
+        evidence = f"{same:,} of {len(pairs):,} passes begin with the same samples as the previous pass"
         keys["reader.shuffle.reseed"] = _recorded(same < len(pairs), evidence)
     return keys
 
@@ -117,7 +117,7 @@ def _by_names(data: RecordedData) -> DerivedValue:
     rising = max(
         sum(a < b for a, b in pairs), sum(natural[a] < natural[b] for a, b in pairs)
     ) / max(len(pairs), 1)  # fmt: skip
-    return DerivedValue(rising < _BY_NAME, "medium", f"{rising:.0%} of files come after the one before by name")
+    return DerivedValue(rising < _BY_NAME, "medium", f"{rising:.0%} of files come after the previous file by name")
 
 
 def _by_rows(data: RecordedData) -> DerivedValue:
@@ -128,7 +128,7 @@ def _by_rows(data: RecordedData) -> DerivedValue:
     if not pairs:
         return DerivedValue(False, "unknown", "the order of samples within a file was not recorded")
     share = sum(b[1] == a[1] + (a[2] or 1) for a, b in pairs) / len(pairs)
-    return DerivedValue(share < _RANDOM, "medium", f"{share:.0%} of reads of a file follow the one before")
+    return DerivedValue(share < _RANDOM, "medium", f"{share:.0%} of reads of a file follow the previous read")
 
 
 def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:

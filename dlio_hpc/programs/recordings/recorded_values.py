@@ -84,7 +84,7 @@ def _inconsistent(
     recorded = statistics.median(sum(len(one.batches) for one in passes) for passes in made.passes)
     if abs(planned - recorded) <= max(epochs, _CONSISTENT * recorded):
         return {}
-    doubt = f"the program took {recorded:,.0f} batches, with these values {planned:,.0f}"
+    doubt = f"the program took {recorded:,.0f} batches, but these values give {planned:,.0f}"
     return {name: keys[name].at_most("medium", doubt) for name in names}
 
 
@@ -95,7 +95,7 @@ def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[s
     if made.pipeline is None or made.pipeline.repeats is not None:
         return {}
     names = ("dataset.samples_per_file", "train.epochs", "train.steps")
-    return {name: keys[name].at_most("medium", "the pipeline repeats its files without an end") for name in names}
+    return {name: keys[name].at_most("medium", "the pipeline repeats its files endlessly") for name in names}
 
 
 def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
@@ -105,7 +105,7 @@ def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[st
     other, name = data.other_reads, "dataset.sample.bytes"
     if other is None or name not in keys or other.bytes <= (1 - _IN_WHOLE) * other.bytes_of_data:
         return {}
-    doubt = f"{format_size(other.bytes)} of other reads in the passes are left out, such as those of {other.path}"
+    doubt = f"{format_size(other.bytes)} of other reads in the passes are left out, such as reads of {other.path}"
     return {name: keys[name].at_most("medium", doubt)}
 
 
@@ -209,7 +209,7 @@ def _geometry(total: int, data: RecordedData, in_memory: int) -> dict[str, Deriv
     evidence = f"{total:,} samples in {len(data.files):,} files"
     if data.rows:
         per_file = max(1, round(statistics.mean(data.rows.values())))
-        evidence, is_even = f"{per_file:,} rows in a file, as the files say", True
+        evidence, is_even = f"{per_file:,} rows in a file, according to the files", True
     keys = {"dataset.samples_per_file": _recorded(per_file, evidence, "recorded" if is_even else "medium")}
     if data.format == "csv":
         return keys | _of_table(data)
@@ -380,7 +380,7 @@ def _reader(
 def _load(made: RecordedTraining, data: RecordedData) -> DerivedValue:
     """Return `reader.load`."""
     if data.is_mapped:
-        return _recorded("on_demand", "pages of a memory map are read when they are used, unseen", "medium")
+        return _recorded("on_demand", "pages of a memory map are read when they are used, without calls", "medium")
     if made.pipeline is not None and made.pipeline.is_cached:
         if made.pipeline.caches_in_file:
             return _recorded("on_demand", "cache() in a file: later passes read that file instead", "low")

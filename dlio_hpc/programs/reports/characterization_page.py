@@ -74,7 +74,7 @@ def banner_of(character: Character) -> Banner:
     if against:
         return Banner(
             "inconclusive" if keys else "not measured",
-            f"The program is not shown to train: {against[0]}.",
+            f"The program does not look like training: {against[0]}.",
         )
     weak = {level: sum(estimate.confidence == level for estimate in keys.values()) for level in ("low", "unknown")}
     known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"
