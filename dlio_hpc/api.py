@@ -173,10 +173,10 @@ def compare(
 ) -> "Judgement":  # fmt: skip
     """Compare jobs with the baselines of their measurement keys, and with earlier jobs in the history. At least one job
     must be given. metrics: metrics that are compared; None for those of the job's suite, or samples_per_s. tolerance:
-    largest relative drop that is not a regression; None for that of the job's suite, or 2 %.
-    baseline: name of the job or baseline that all jobs are compared with; None for the baselines of their measurement
-    keys. force: compare despite different settings or cached runs. archive: folder with the archives, the history and
-    the baselines; None for the folder of each job's archive.
+    largest relative drop that still passes; None for that of the job's suite, or 2 %. baseline: name of the job or
+    baseline that all jobs are compared with; None for the baselines of their measurement keys. force: compare despite
+    different settings or cached runs. archive: folder with the archives, the history and the baselines; None for the
+    folder of each job's archive.
     """
     from dlio_hpc.verdict import comparison, judged_jobs
 
@@ -203,7 +203,7 @@ def accept_baseline(
 ) -> "tuple[Accepted, ...]":  # fmt: skip
     """Make a job the baseline of each of its measurement keys, and return these baselines. message: the reason, which
     is recorded. force: accept the job despite objections. archive: folder to which the baselines are written; None for
-    the folder of the job's archive. Of a study of several nights, the newest night becomes the baseline.
+    the folder of the job's archive. If the job is a study of several nights, the newest night becomes the baseline.
     """
     from dlio_hpc.verdict import baselines, judged_jobs
     from dlio_hpc.verdict.history_entry import together

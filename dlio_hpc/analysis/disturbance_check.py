@@ -1,5 +1,5 @@
-"""Time in a run that is not a measurement: stops of its ranks, CPU quotas, computation that took far longer than asked,
-and epochs that took far longer than the others.
+"""Disturbances of a run: stops of its ranks, CPU quotas, computation that took far longer than requested, and epochs
+that took far longer than the others.
 """
 
 import statistics
@@ -18,20 +18,22 @@ _THROTTLED = 0.05
 
 
 def stop(result: Result) -> str | None:
-    """Return how long the ranks were stopped, if it matters; the run is then no measurement. Otherwise, return None."""
+    """Return a sentence on the time for which ranks were stopped, if it is long enough to make the run invalid.
+    Otherwise, return None.
+    """
     return _described(result.summary, ("stopped", "suspended"), "its ranks were stopped for {}, and its epochs took {}")
 
 
 def remarks(result: Result) -> list[str]:
-    """Return sentences on computation and epochs that took far longer than expected, and on CPU quotas; the run is then
-    inconclusive.
+    """Return sentences on computation and epochs that took far longer than expected, and on CPU quotas. Any of them
+    makes the run inconclusive.
     """
-    computed = _described(result.summary, ("compute",), "computation took {} longer than asked, of {}")
+    computed = _described(result.summary, ("compute",), "computation took {} longer than requested, of {}")
     return [*([computed] if computed else []), *_throttled(result.disturbance), *_outlying(result.epochs)]
 
 
 def _throttled(disturbance: Disturbance | None) -> list[str]:
-    """Return a sentence if a CPU quota stopped the ranks: what they could not do is no property of the storage."""
+    """Return a sentence if a CPU quota stopped the ranks, because the delay is not caused by the storage."""
     level = None if disturbance is None else disturbance.throttled
     if level is None or level.max <= _THROTTLED:
         return []
@@ -64,8 +66,8 @@ def _place(interruption: Interruption) -> str:
 
 
 def _outlying(epochs: Sequence[Epoch]) -> list[str]:
-    """Return a sentence for each epoch that took far longer than the others, or far less time than most. An epoch that
-    was cut short has none.
+    """Return a sentence for each epoch that took far longer than the others, or far less time than most. Epochs that
+    were cut short are ignored.
     """
     whole = [epoch for epoch in epochs if epoch.steps == epochs[0].steps]
     sentences = []

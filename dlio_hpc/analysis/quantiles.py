@@ -1,4 +1,4 @@
-"""Median, quantiles and scale of few values, which single far values do not change."""
+"""Median, quantiles and scale of few values. They are robust against outliers."""
 
 import numpy as np
 import numpy.typing as npt

@@ -31,10 +31,10 @@ _COUNTS = (
 
 class EpochStorage(Struct, frozen=True):
     """Whether the bytes of an epoch came from storage or from memory. epoch: its number; 0 for the checkpoints that are
-    read after the last step, -1 for all evaluation passes together. asked: bytes of samples or checkpoints that were
-    requested. arrived: bytes received from the file system; None if they were not counted. cached: share of `asked`
-    that came from memory; None if it is unknown. source: name of the counter, or the fact, from which `cached` follows;
-    the reason if it is unknown. is_counted: whether `cached` follows from a count of the bytes that arrived.
+    read after the last step, -1 for all evaluation passes together. asked: requested bytes of samples or checkpoints.
+    arrived: bytes received from the file system; None if they were not counted. cached: share of `asked` that came from
+    memory; None if it is unknown. source: name of the counter or fact on which `cached` is based, or the reason why it
+    is unknown. is_counted: whether `cached` is based on a count of the bytes that arrived.
     """
 
     epoch: int
@@ -50,7 +50,7 @@ class EpochStorage(Struct, frozen=True):
 
     @property
     def doubt(self) -> str:
-        """Why not all bytes are known to come from storage, in one line; empty if they are."""
+        """Reason why some bytes may not come from storage, in one line; empty if there is none."""
         if self.cached is None:
             return f"whether {self.name} read storage is unknown ({self.source})"
         return (
@@ -65,8 +65,8 @@ class Storage(Struct, frozen=True):
     ranks' memory (reader.load: memory). darshan_bytes: bytes that the ranks requested in all epochs according to
     Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run only
     writes checkpoints, which it may also read. unwritten: reason why these checkpoints may be in memory; None if they
-    reached storage. remarks: what else did not come from storage, or did not reach it: evaluation passes, and the
-    checkpoints of a run that reads samples. They do not change the outcome, which is that of the samples.
+    reached storage. remarks: sentences on evaluation passes, and on the checkpoints of a run that reads samples, if
+    they did not come from storage or did not reach it. They do not change the outcome, which depends on the samples.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -146,8 +146,8 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None, probe: Sto
 
 
 def _remarks(run: Run, result: Result) -> Iterator[str]:
-    """Yield a sentence if evaluation passes did not provably read storage, and if the checkpoints of a run that reads
-    samples did not provably reach it.
+    """Yield a sentence if evaluation passes may not have read storage, and a sentence if the checkpoints of a run that
+    reads samples may not have reached storage.
     """
     passes = result.summary and result.summary.evaluation
     if passes and run.evaluation is not None and (doubt := _evaluated(run.evaluation, result, passes).doubt):
@@ -185,8 +185,8 @@ def _only_writes(run: Run) -> bool:
 
 
 def _faster_than_probe(result: Result, probe: StorageProbe | None) -> str | None:
-    """Return the reason why the rate of a run is in doubt: while reads were in flight, it was higher than that of the
-    probe's loop with O_DIRECT. Return None if it was not, or if either rate is unknown.
+    """Return the reason why the rate of a run is implausible: its rate while reads were in flight exceeds the rate of
+    the probe, which uses O_DIRECT. Return None if it does not, or if either rate is unknown.
     """
     summary = result.summary
     plain = max((rate.MBps for rate in probe.rates if rate.tool == "loop"), default=0.0) if probe is not None else 0.0
@@ -199,7 +199,7 @@ def _faster_than_probe(result: Result, probe: StorageProbe | None) -> str | None
 
 
 def _doubted(epoch: EpochStorage, doubt: str | None) -> EpochStorage:
-    """Return the epoch as of unknown origin if there is a doubt, and if its bytes were not counted."""
+    """Return the epoch with an unknown origin of its bytes if there is a doubt and the bytes were not counted."""
     if doubt is None or epoch.is_counted or epoch.cached is None or epoch.cached > LIMIT:
         return epoch
     return structs.replace(epoch, cached=None, source=f"{doubt} ({epoch.source})")
@@ -226,9 +226,9 @@ def _outputs(result: Result) -> tuple[str, list[str]]:
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     """Return whether the bytes of an epoch came from storage or from memory. The table of storage_proofs says which
-    evidence counts. The first of these measures of the share from memory that is known is used: a count of the bytes
+    evidence counts. The share from memory is taken from the first of these that is known: a count of the bytes
     received; O_DIRECT; the share of the dataset's pages that were in memory before the epoch; the upper limit of
-    _outgrown(). The share of pages also replaces a count that may include other reads, if it is larger.
+    _outgrown(). If a count may include other reads, the share of pages replaces the count if it is larger.
     """
     traffic = _Traffic(
         epoch.bytes_read, epoch.storage_bytes_read, epoch.client_bytes_asked, epoch.client_bytes_read,
@@ -250,8 +250,9 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
 
 
 def _restored(run: Run, result: Result, restored: RestoreSummary) -> EpochStorage:
-    """Return whether the checkpoints that were read after the last step came from storage or from memory. If there is
-    no counter, or if it shows less, the share of pages in memory before each of them counts.
+    """Return whether the checkpoints that were read after the last step came from storage or from memory. The share
+    from memory is the larger of two values: the share that the counter shows, if there is a counter, and the share of
+    pages that were in memory before each checkpoint was read.
     """
     is_direct = run.workload.checkpoint is not None and run.workload.checkpoint.direct
     traffic = _Traffic(
@@ -299,9 +300,9 @@ _NOT_COUNTED, _BYPASSED = "not counted", "O_DIRECT bypasses the page cache"
 
 
 def _with_pages(run: Run, result: Result, counted: _Counted, resident: float | None) -> tuple[float | None, str]:
-    """Return the share from memory, and its source, where a count may include bytes that the run did not ask for: the
-    larger one of the count and of the pages in memory. If it is not known which pages were in memory, the count can
-    only show that bytes came from memory, unless O_DIRECT bypasses the pages.
+    """Return the share from memory and its source, for a count that may include bytes that the run did not request. The
+    share is the larger of two values: the count, and the pages in memory. If it is unknown which pages were in memory,
+    the count can only show that bytes came from memory, unless O_DIRECT bypasses the pages.
     """
     cached, source = counted.cached or 0.0, counted.source
     if resident is not None and resident > cached:
@@ -328,8 +329,9 @@ def _counted(kind: str, facts: list[str], traffic: _Traffic) -> _Counted:
 
 def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str) -> _Counted:
     """Return what the kernel's count of block requests shows. A loop device, or a device in memory that was mounted
-    unnoticed, may answer such requests, so the disks are asked, too: they deliver to other programs as well, so that
-    their count can only show that bytes came from memory. Of compressed files, fewer bytes arrive than programs read.
+    without being noticed, may answer such requests. Therefore, the counters of the disks are used as well. They include
+    requests of other programs, so they can only show that bytes came from memory. For compressed files, fewer bytes
+    arrive than programs read.
     """
     fetched, source = traffic.fetched, f"{name} on {kind}"
     loops, below = {storage_proofs.LOOP, storage_proofs.DIRECT_LOOP} & set(facts), traffic.client_received
@@ -347,9 +349,9 @@ def _counted_by_kernel(kind: str, facts: list[str], traffic: _Traffic, name: str
 
 
 def _counted_by_client(traffic: _Traffic, received: int, name: str, kind: str) -> _Counted:
-    """Return what the counters of the file system's clients show. Other processes on the nodes may have read too. All
-    bytes from memory are attributed to the run. `received` also contains answers about metadata, and bytes that the
-    client asked for twice; they do not make up for bytes that the client returned from its own memory.
+    """Return what the counters of the file system's clients show. Other processes on the nodes may have read, too. All
+    bytes from memory are attributed to the run. `client_received` also includes metadata and bytes that the client
+    requested twice; these do not offset bytes that the client returned from its own memory.
     """
     asked, programs, kept = traffic.asked, max(traffic.asked, traffic.client_asked or 0), traffic.client_kept or 0
     is_below_pages = not storage_proofs.of(kind).pages
@@ -392,7 +394,7 @@ def _bypasses_pages(run: Run, result: Result) -> bool:
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch, reason: str) -> tuple[float | None, str]:
-    """Return an upper limit on the share of bytes from memory, and the fact from which it follows. The limit is None
+    """Return an upper limit on the share of bytes from memory, and the fact on which it is based. The limit is None
     unless the epoch reads far more distinct bytes than the memory of all nodes can hold. reason: why the share is
     unknown otherwise.
     """
@@ -404,8 +406,8 @@ def _outgrown(run: Run, result: Result, epoch: Epoch, reason: str) -> tuple[floa
 
 
 def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterator[str]:
-    """Yield options of dlio-submit with which the origin of the bytes is known to be storage, the most effective first.
-    Options that prove nothing on this file system are left out. epochs: storage of all epochs.
+    """Yield options of dlio-submit that prove that bytes come from storage, the most effective first. Options that
+    prove nothing on this file system are left out. epochs: storage of all epochs.
     """
     checkpoint = run.workload.checkpoint
     if result.file_system in MEMORY:
@@ -449,6 +451,6 @@ def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
 
 
 def _reaches_storage(kind: str, facts: list[str]) -> bool:
-    """Return whether O_DIRECT makes reads reach storage, and whether this shows."""
+    """Return whether O_DIRECT both makes reads reach storage and proves it."""
     proofs = storage_proofs.of(kind, facts)
     return proofs.direct or bool(proofs.count and proofs.drops and not proofs.pages)

@@ -1,3 +1,3 @@
-"""What every part uses: errors and exit codes, units, YAML and JSON as structs, keys and their faults, redaction, log
-files, and commands of other programs.
+"""Modules that all parts use: errors and exit codes, units, YAML and JSON as structs, keys and their faults, redaction,
+log files, and commands of other programs.
 """

@@ -8,11 +8,11 @@ _FIRST_S, _INTERVAL_S = 1.0, 2.0
 
 
 class CountedProgress:
-    """Function that reports how many items are done, and about when the rest will be: "NAME: 64 of 256 files, about
+    """Function that reports how many items are done, and the estimated time for the rest: "NAME: 64 of 256 files, about
     12 s left". Work that takes less than a second is not reported.
 
-    report: function that is called with each line. name: beginning of the line. unit: what is counted. total: number of
-    items; 0: unknown.
+    report: function that is called with each line. name: beginning of the line. unit: unit of the items. total: number
+    of items; 0: unknown.
     """
 
     def __init__(self, report: Callable[[str], None], name: str, unit: str, total: int = 0) -> None:

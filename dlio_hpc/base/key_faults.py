@@ -1,4 +1,4 @@
-"""Messages about keys and values that a struct does not accept: the key, what was found, and what would do."""
+"""Messages about keys and values that a struct does not accept: the key, the invalid value, and valid values."""
 
 import re
 import types
@@ -41,8 +41,8 @@ _BEGINNING = 4
 
 
 class KeyFault(NamedTuple):
-    """Fault of a value. steps: keys and indices that lead to the value. place: those that the message names; an unknown
-    key is not among them. reason: message without the place.
+    """Fault of a value. steps: keys and indices that lead to the value. place: keys and indices for the message; an
+    unknown key is not included. reason: message without the place.
     """
 
     steps: Steps
@@ -56,7 +56,7 @@ class KeyFault(NamedTuple):
 
 
 def explain(message: str, data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
-    """Return the fault that a msgspec.ValidationError is about. message: its text. data: the converted data. kind:
+    """Return the fault that a msgspec.ValidationError describes. message: its text. data: the converted data. kind:
     struct to which the data were converted with the function `hook`.
     """
     match = re.fullmatch(_FAULT, message)
@@ -113,7 +113,9 @@ def keys_of(kind: Any, section: str = "") -> Iterator[str]:
 
 
 def wanted(kind: Any, example: str = "") -> str:
-    """Return which values a type accepts, such as: a whole number of at least 1, or null. example: a value."""
+    """Return a description of the values that a type accepts, such as: a whole number of at least 1, or null. example:
+    a value.
+    """
     parts = [part for part in _parts(kind) if part is not type(None)]
     null = ["null"] if len(parts) < len(_parts(kind)) else []
     choices = [str(choice) for part in parts for choice in _choices(part)]
@@ -124,7 +126,7 @@ def wanted(kind: Any, example: str = "") -> str:
 
 
 def _in_mapping(steps: list[str | int], data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
-    """Return the fault of a value in the mapping at `steps`, whose keys are names that msgspec's messages omit."""
+    """Return the fault of a value in the mapping at `steps`. msgspec's messages omit the names of its keys."""
     expected = _type_at(kind, steps)
     inner = next(typing.get_args(part)[1] for part in _parts(expected) if typing.get_origin(part) is dict)
     for key, value in _value_at(data, steps).items():
@@ -146,7 +148,7 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
 
 
 def _glued(value: object, kind: Any) -> str:
-    """Return advice if a mapping is needed, and the value is text such as batch_size:4, without a blank."""
+    """Return advice if a mapping is required, but the value is text such as batch_size:4, without a blank."""
     match = re.fullmatch(r"(\w+):(\S.*)", value) if isinstance(value, str) else None
     if match is None or _struct_in(kind) is None:
         return ""
@@ -154,7 +156,7 @@ def _glued(value: object, kind: Any) -> str:
 
 
 def _wrong_key(mapping: object, kind: Any) -> str:
-    """Return the text about a key that is not of the type that a mapping needs."""
+    """Return the message about a key whose type the mapping does not accept."""
     struct = _struct_in(kind)
     if struct is not None:
         fields = ", ".join(field.encode_name for field in msgspec.structs.fields(struct))
@@ -182,7 +184,7 @@ def _struct_in(kind: Any) -> Any:
 
 
 def _way(kind: Any, example: str) -> str:
-    """Return which values a type accepts that is not a union."""
+    """Return a description of the values that a type accepts. The type is not a union."""
     base, *metas = typing.get_args(kind) if typing.get_origin(kind) is Annotated else (kind,)
     if base in _SCALARS:
         described = next((meta.description for meta in metas if meta.description), None)

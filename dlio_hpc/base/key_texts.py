@@ -26,8 +26,8 @@ def of(struct: Any) -> dict[str, KeyText]:
 
 
 def of_fields(struct: Any) -> dict[str, KeyText]:
-    """Return the texts of the fields of a struct, as of() does. A field without a docstring has the text that the
-    docstring of the class gives after its name and a colon, if there is one: "low, high: interval of the ratio".
+    """Return the texts of the fields of a struct, as of() does. If a field has no docstring, its text is taken from the
+    docstring of the class, after the name of the field and a colon: "low, high: interval of the ratio".
     """
     return _named(struct) | of(struct)
 
@@ -38,7 +38,7 @@ def lead(struct: Any) -> str:
 
 
 def _named(struct: Any) -> dict[str, KeyText]:
-    """Return the texts of fields in the docstring of a class. None is null in documents."""
+    """Return the texts of fields in the docstring of a class. None is replaced by null, as in documents."""
     _, *parts = _parts(struct)
     return {
         name: _split(re.sub(r"\bNone\b", "null", text.strip()))

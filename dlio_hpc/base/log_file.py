@@ -1,7 +1,8 @@
-"""Log of commands for maintainers (--log-file): what a command was asked, what it said and ran, and how it ended.
+"""Log of commands for maintainers (--log-file): the command line, the messages, the commands that were run, and the
+end.
 
 Each line has the time (UTC), the process id, the kind of the record and text. A record is appended by one write, so
-that the lines of concurrent processes stay whole. Without a log, record() does nothing.
+lines of concurrent processes do not mix. Without a log, record() does nothing.
 """
 
 import os
@@ -35,7 +36,7 @@ class CommandLog:
             raise OSError("only a part of a record was written")
 
     def shown(self, arguments: Sequence[str]) -> str:
-        """Return a command line without secrets. Leave these secrets out of later records, too."""
+        """Return a command line without secrets. These secrets are also left out of later records."""
         redacted = redaction.of_arguments(arguments)
         self._secrets |= redacted.hidden
         return shlex.join(redacted.arguments)
@@ -47,9 +48,9 @@ _open: list[CommandLog] = []
 
 @contextmanager
 def opened(path: str, command: Sequence[str], about: str, secrets: Collection[str] = ()) -> Iterator[None]:
-    """Keep a log during the `with` block, and begin it with the command line. about: versions. secrets: values that
-    are left out, in addition to those of the environment. Raise ConfigError or InfrastructureError if the file cannot
-    be written.
+    """Keep a log during the `with` block. It begins with the command line. about: versions. secrets: values that are
+    left out, in addition to those of the environment. Raise ConfigError or InfrastructureError if the file cannot be
+    written.
     """
     try:
         # Only the owner may read a new file, because command lines may contain private data.
@@ -85,8 +86,8 @@ def _working_directory() -> str:
 
 
 def record(kind: Kind, text: str) -> None:
-    """Append a record to the log, if there is one. If it cannot be written, say so once, and keep no log any longer:
-    the command itself goes on.
+    """Append a record to the log, if there is one. If it cannot be written, warn once and stop logging; the command
+    continues.
     """
     for log in tuple(_open):
         try:
@@ -98,8 +99,8 @@ def record(kind: Kind, text: str) -> None:
 
 @contextmanager
 def command(arguments: Sequence[str]) -> Iterator[list[str]]:
-    """Record a command of the machine that the `with` block runs, with its duration. The block appends to the list how
-    the command ended.
+    """Record a command of the machine that the `with` block runs, with its duration. The block appends a description of
+    its end to the yielded list.
     """
     began = time.monotonic()
     outcome: list[str] = []

@@ -21,8 +21,8 @@ def night_of(ended: str) -> date:
 def nights_of(ended: Sequence[str]) -> list[date]:
     """Return the nights to which the times (UTC) of jobs belong. Nights last from noon to noon, as for night_of(). If
     jobs end within two hours of noon, nights last from and to the middle of the longest part of the day in which no job
-    ends, if that part is six hours or longer. A job that runs every day at noon thus has one night a day. The date of
-    a night is that on which most of it lies.
+    ends, if that part is six hours or longer. A job that runs every day at noon thus has one night a day. The date of a
+    night is the date of its longer part.
     """
     local = [_local(timestamp(moment)) for moment in ended]
     begin = _begin_of_night([moment.hour + moment.minute / 60 for moment in local])
@@ -36,7 +36,7 @@ def _local(moment: float) -> datetime:
 
 
 def _begin_of_night(hours: Sequence[float]) -> float:
-    """Return the hour of the day at which nights begin. hours: at which jobs end."""
+    """Return the hour of the day at which nights begin. hours: hours at which jobs end."""
     if all(abs(hour - _NOON) >= _CLEAR_OF_NOON for hour in hours):
         return _NOON
     ordered = sorted(hours)

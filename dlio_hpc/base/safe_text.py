@@ -9,7 +9,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 
 def printable(text: str) -> str:
     """Return the text with each control character and mark of direction replaced by U+FFFD, the replacement character.
-    Names in the files of other people may contain escape sequences, which a terminal would obey.
+    Names in the files of other people may contain escape sequences, which a terminal would execute.
     """
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 

@@ -33,7 +33,7 @@ _SHOWN = 100
 _MISTAKES = {
     "exceeded maximum nesting depth": "lists or mappings are nested too many levels deep",
     "mapping values are not allowed in this context":
-        "a colon where none can be; indent the keys of a mapping alike, and quote text that contains ': '",
+        "an unexpected colon; indent the keys of a mapping alike, and quote text that contains ': '",
     "could not find expected ':'": "a key without a colon; write key: value",
     "did not find expected key":
         "this line does not belong to the mapping before it; indent the keys of a mapping alike",
@@ -78,9 +78,9 @@ def convert_changed(
     origins: Mapping[str, str] = types.MappingProxyType({}),
 ) -> T:  # fmt: skip
     """Convert the data of the file `source`, to which overrides in the form `key=value` have been applied, to the
-    struct `kind`. If the data are not valid, raise ConfigError, which names the overrides to which the fault is due, or
-    the line of the file. section: what precedes the keys of the overrides on the command line, such as "site.".
-    origins: places of values that have neither origin, by key; a place may be empty.
+    struct `kind`. If the data are not valid, raise ConfigError, which names the overrides that cause the fault, or the
+    line of the file. section: prefix of the keys of the overrides on the command line, such as "site.". origins: places
+    of values that are neither from the file nor from an override, by key; a place may be empty.
     """
     try:
         return convert(data, kind, source)
@@ -93,7 +93,7 @@ def convert_changed(
 
 
 def _several(steps: Steps, overrides: Sequence[str]) -> str:
-    """Return advice if an override gives several values to the key at `steps`."""
+    """Return advice if an override gives several values for the key at `steps`."""
     key = ".".join(map(str, steps))
     for text in overrides:
         name, _, values = text.partition("=")
@@ -133,8 +133,8 @@ def in_file(path: Path, steps: Steps) -> str:
 
 
 def _below(node: Any, step: str | int) -> tuple[Any, Any]:
-    """Return the nodes of a key and of its value in the node of a mapping, or twice the node of an item of a list.
-    Return None twice if there is no such key.
+    """Return the YAML nodes of a key and of its value in a mapping. For an item of a list, both are the node of the
+    item. Return None twice if there is no such key.
     """
     import yaml
 
@@ -313,7 +313,7 @@ def _encode_hook(value: object) -> object:
 
 @functools.cache
 def _key_error() -> type[Exception]:
-    """Return the class of errors about a key that YAML allows and dlio-hpc does not."""
+    """Return the class of errors about a key that is valid in YAML, but not in dlio-hpc."""
     import yaml
 
     class KeyProblem(yaml.constructor.ConstructorError):

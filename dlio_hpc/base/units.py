@@ -157,7 +157,7 @@ def walltime(value: object) -> Walltime:
 
 def interval(value: object) -> Walltime:
     """Parse the time between two starts of jobs, such as "24h", "1d" or "24:00:00", and return it in seconds. Raise
-    ValueError if the value is no such time, or a number without a unit.
+    ValueError if the value is not such a time, or is a number without a unit.
     """
     if _is_bare(value) and ":" not in str(value):
         raise ValueError(f"found {plainly(value)}; give the unit, such as {_digits(value)}h")

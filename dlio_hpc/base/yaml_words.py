@@ -14,7 +14,7 @@ def shown(value: object) -> str:
 
 
 def plainly(value: object) -> str:
-    """Return a value without its kind. Text is in quotes. A long value is cut."""
+    """Return a value without its kind. Text is in quotes. A long value is truncated."""
     if isinstance(value, str):
         return repr(value if len(value) <= _MOST else f"{value[:_MOST]}...")
     if value is None:
@@ -26,7 +26,7 @@ def plainly(value: object) -> str:
 
 
 def _flow(value: object, level: int) -> str:
-    """Return a value in one line of YAML. Values of deep levels are left out."""
+    """Return a value in one line of YAML. Values at deep levels are omitted."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple, dict)) and level == _DEEPEST:

@@ -12,7 +12,7 @@ from dlio_hpc.plan.plan import archive_folder
 
 
 class Collected(NamedTuple):
-    """Result of collect(). fresh: True if this call wrote the archive, False if it already existed. notes: messages for
+    """Result of collect(). fresh: whether this call wrote the archive; False if it already existed. notes: messages for
     the user.
     """
 
@@ -88,8 +88,8 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
 
 
 def _refuse_altered(directory: Path, why: str) -> None:
-    """Raise InvalidRun if results differ from those that were collected before. why: what is wrong with the archive
-    that had the originals.
+    """Raise InvalidRun if results differ from those that were collected before. why: fault of the archive that
+    contained the original results.
     """
     collected = archive.recorded(directory)
     if not collected:  # a job that is collected for the first time, whose files need not be read twice
@@ -102,7 +102,9 @@ def _refuse_altered(directory: Path, why: str) -> None:
 
 
 def _aside(target: Path) -> Path:
-    """Rename an archive that is damaged, or of another job, because it may be the only copy. Return its new path."""
+    """Rename an archive that is damaged, or that belongs to another job, because it may be the only copy. Return its
+    new path.
+    """
     number = 1
     while (kept := target.with_name(f"{target.name}.damaged-{number}")).exists():
         number += 1
@@ -111,9 +113,9 @@ def _aside(target: Path) -> Path:
 
 
 def _ran_again(target: Path, directory: Path) -> bool:
-    """Return whether the job ran again after it was archived. This is so if the job directory has an earlier attempt
-    that is not in the archive, the plan that is in the archive, and every result that is in the archive: a folder that
-    only claims to be the job replaces no archive.
+    """Return whether the job ran again after it was archived. This is so under three conditions: the job directory has
+    an earlier attempt that is not in the archive, it has the archived plan, and it has every archived result. A folder
+    of another job with the same name therefore never replaces an archive.
     """
     archived, current = archive.listed(target), archive.digests(directory)
     attempts = {PurePosixPath(name).parts[:2] for name in archived}

@@ -1,7 +1,8 @@
 """The command that starts a program in the container image of a site (key container of a site profile).
 
 The launcher starts the container engine once for each rank. Environment variables for the ranks are set by env(1) in
-the container, so that the engine does not preload the libraries of the ranks, and so that all engines set them alike.
+the container, so that the engine itself does not preload the libraries of the ranks, and all engines set the variables
+in the same way.
 """
 
 import os
@@ -76,7 +77,9 @@ def array(plan: Plan, image: Container) -> list[str]:
 
 
 def check(plan: Plan) -> list[str]:
-    """Return the command that tests the image of the site on this node, which may lack the directories of the job."""
+    """Return the command that tests the image of the site on this node. The directories of the job may not exist on
+    this node.
+    """
     image = plan.site.container
     assert image is not None
     binds = [parse_bind(text) for text in image.binds]
@@ -144,9 +147,9 @@ def require_engine(site: Site) -> None:
 
 
 def automatic(plan: Plan) -> list[Bind]:
-    """Return the binds that the profile need not have: the directory of the job, the directories of its datasets,
-    checkpoints and indexes, and the libraries that ranks preload. A path that the profile binds under its own name is
-    left out. Raise ConfigError if a path cannot be bound.
+    """Return the binds that dlio-hpc adds to those of the profile: the directory of the job, the directories of its
+    datasets, checkpoints and indexes, and the libraries that ranks preload. A path that the profile binds under its own
+    name is left out. Raise ConfigError if a path cannot be bound.
     """
     image = plan.site.container
     assert image is not None
@@ -161,7 +164,9 @@ def automatic(plan: Plan) -> list[Bind]:
 
 
 def created(plan: Plan) -> list[str]:
-    """Return the directories that must exist before containers start, because engines bind only what exists."""
+    """Return the directories that must be created before containers start, because engines bind only existing
+    directories.
+    """
     return sorted(path for path, is_written in _paths(plan).items() if is_written and path != plan.directory)
 
 

@@ -22,9 +22,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def provide(python: str, folder: Path) -> Path:
-    """Return the archive of the environment of the interpreter `python`. If `folder` has none for the present contents
-    of the environment, make it. The archive holds the environment, this package in the folder package and, unless it is
-    part of the environment, the standard library in the folder stdlib.
+    """Return the archive of the environment of the interpreter `python`. Create it unless `folder` has one with the
+    current contents of the environment. The archive holds the environment, this package in the folder package and,
+    unless it is part of the environment, the standard library in the folder stdlib.
 
     Raise ConfigError if the environment cannot be moved. Raise InfrastructureError if the archive cannot be written.
     """
@@ -43,7 +43,7 @@ def provide(python: str, folder: Path) -> Path:
 
 def _sources(python: str) -> dict[str, Path]:
     """Return the folders to archive, by their names in the archive. Raise ConfigError if the interpreter does not run
-    here, or if it does not lie in the folder bin of an environment of its own.
+    here, or if it is not in the folder bin of a virtual or conda environment.
     """
     prefix, library = Path(sys.prefix), Path(sysconfig.get_path("stdlib"))
     if python != sys.executable:
@@ -53,7 +53,7 @@ def _sources(python: str) -> dict[str, Path]:
         prefix, library = map(Path, answer.lines)
     if prefix in _SYSTEM or Path(python).parent != prefix / "bin":
         raise ConfigError(
-            f"site.stage_environment: {python} does not lie in an environment that can be copied; its environment is "
+            f"site.stage_environment: {python} is not in a virtual or conda environment; its environment is "
             f"{prefix}. Set site.python to an interpreter in the folder bin of a virtual or conda environment"
         )
     # Links are resolved, because tarfile stores a folder that is a link without its contents.

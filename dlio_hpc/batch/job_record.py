@@ -114,17 +114,19 @@ def with_state(job: Job, state: State, text: str = "", suspended: bool = False) 
 
 
 def _reason(text: str) -> str:
-    """Return the text without numbers: PBS counts free resources in the reason why a job waits."""
+    """Return the text with its numbers removed, because PBS counts free resources in the reason why a job waits."""
     return re.sub(r"\d+", "", text)
 
 
 def remarks(job: Job) -> list[str]:
-    """Return what the batch system said when it accepted the job, such as a limit that a filter of the site changed."""
+    """Return the messages of the batch system when it accepted the job, such as a limit that a filter of the site
+    changed.
+    """
     return [f"{SCHEDULERS[job.scheduler].program} says: {job.remarks}"] if job.remarks else []
 
 
 def reference(directory: Path, job: Job) -> JobRef:
-    """Return the job as a batch system is asked about it."""
+    """Return the reference by which a batch system is queried about the job."""
     return JobRef(job.batch_id or "", directory, job.job, job.cluster)
 
 

@@ -64,7 +64,7 @@ _REQUEUE_S = 86400.0
 class JobSnapshot(NamedTuple):
     """The current state of a job. fault: reason why the state could not be updated; None if it was updated. never: the
     batch system's reason why a queued job can never run; None if there is no such reason. advice: what the user can do
-    about a job that waits or stands still; empty if the job needs nothing. stuck: whether the batch system keeps the
+    about a job that waits or is suspended; empty if the job needs nothing. stuck: whether the batch system keeps the
     job forever although it has failed.
     """
 
@@ -149,9 +149,9 @@ def _must_ask(directory: Path, job: Job) -> bool:
 
 
 def _says_all(directory: Path, status: int) -> bool:
-    """Return whether an exit status explains why the job ended. The script writes 124 if the time limit was announced,
-    which the file stop shows, or if the script was killed when its own clock had reached the limit. In the second case,
-    the job may have been cancelled after its limit was raised.
+    """Return whether an exit status explains why the job ended. The script writes 124 in two cases: the time limit was
+    announced (the file `stop` exists), or the script was killed after its own clock had reached the limit. In the
+    second case, the job may have been cancelled after its limit was raised.
     """
     return status in _SAYS_ALL or (status == _TIME_LIMIT and (directory / rundir.STOP).exists())
 
@@ -213,7 +213,7 @@ def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _A
 
 def _elsewhere(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, DlioError]:
     """Return an error for each job that was submitted to another instance of the batch system than the one that answers
-    here: this one does not know the job, or gave its id to another one, but the job may live.
+    here. This instance does not know the job, or has given its id to another job, but the job may still be alive.
     """
     here = scheduler.home() if any(job.home and not job.cluster for job in jobs.values()) else ""
     return {
@@ -273,8 +273,8 @@ def _state_from_files(directory: Path, job: Job, answer: _Answer | None) -> JobS
 
 
 def _guess(directory: Path, job: Job, status: int) -> JobStatus:
-    """Return the state that an exit status suggests. A rank that was killed may also end with 143. The script was
-    cancelled only if its trap left the file `terminated`.
+    """Return the state that an exit status suggests. A rank that was killed may also end with 143. The job was
+    cancelled only if the trap of the script left the file `terminated`.
     """
     if status == _TIME_LIMIT:
         return JobStatus("timeout")

@@ -35,10 +35,10 @@ class JobProgress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job as observed at its last check. progress: newest progress; None if no progress is known. live: the run that
-    goes on; None if its ranks have left no state. fault: reason why
-    the job's state could not be determined, or why the job cannot be watched further; None if there is no such reason.
-    is_final: whether this was the last check of the job. advice: what the user can do about a job that waits.
+    """A job as observed at its last check. progress: newest progress; None if no progress is known. live: the current
+    run; None if its ranks have written no state. fault: reason why the job's state could not be determined, or why the
+    job cannot be watched further; None if there is no such reason. is_final: whether this was the last check of the
+    job. advice: what the user can do about a job that waits.
     """
 
     directory: Path

@@ -266,7 +266,7 @@ def core_command(plan: Plan, number: int) -> list[str]:
 
 
 def _rank_python(plan: Plan) -> str:
-    """Return the interpreter of ranks that import from where it lies."""
+    """Return the interpreter of ranks that import from its own location, without staging."""
     return str(plan.site.python) if plan.site.container is None else plan.site.container.python
 
 

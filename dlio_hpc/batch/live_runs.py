@@ -1,4 +1,4 @@
-"""The run of a job that goes on, from the states that its ranks leave in the job's directory."""
+"""The current run of a job, determined from the states that its ranks write to the job's directory."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ _SOONEST_S = 2.0
 
 
 class Slowest(NamedTuple):
-    """The rank for which others wait. share: part of the steps that the other ranks wait for it in the mean, or, for a
-    run that generates, part of its files that it has written.
+    """The rank that the others wait for. share: mean share of the steps in which the other ranks wait for it. For a run
+    that generates a dataset, share of its files that the rank has written.
     """
 
     rank: int
@@ -32,11 +32,11 @@ class Slowest(NamedTuple):
 
 
 class LiveRun(NamedTuple):
-    """A run that goes on. name: name of its folder. number, runs: place in the plan, from 1, and number of runs; 0 if
+    """A run in progress. name: name of its folder. number, runs: place in the plan, from 1, and number of runs; 0 if
     the plan cannot be read. ranks: number of ranks that have left a state. done, total: steps that all ranks have done,
     or files of all ranks. wait, compute, sync: shares of the steps, which add up to 1; None without steps.
-    from_storage: share of the bytes of the epochs that have ended; None if it is not known. newest: time of the newest
-    state, seconds since 1970 of a node's clock. The other values are as RankState defines them, for all ranks.
+    from_storage: share of bytes from storage in the epochs that have ended; None if it is not known. newest: time of
+    the newest state, in seconds since 1970 on a node's clock. The other values are those of RankState, for all ranks.
     """
 
     name: str
@@ -60,19 +60,19 @@ class LiveRun(NamedTuple):
 
     @property
     def mean_rate(self) -> float | None:
-        """Bytes a second since the first step or file; None if none are known."""
+        """Bytes per second since the first step or file; None if no bytes are known."""
         return self.bytes / self.elapsed_s if self.elapsed_s > 0 and self.bytes else None
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until the end of the run at the speed so far; None if it has only begun."""
+        """Estimated seconds until the end of the run, at the mean speed so far; None if the run has just begun."""
         if not self.done or self.elapsed_s < _SOONEST_S:
             return None
         return self.elapsed_s * (self.total - self.done) / self.done
 
 
 def of(job: Path) -> LiveRun | None:
-    """Return the run of a job that goes on; None if no rank has left a state."""
+    """Return the current run of a job; None if no rank has written a state."""
     folders = sorted(job.glob(f"{rundir.RUNS}/*/{rundir.LIVE}"), key=lambda folder: int(folder.parent.name[:2] or 0))
     for folder in reversed(folders):
         if states := live_state.read(folder):
@@ -108,7 +108,7 @@ def _run(name: str, names: Sequence[str], states: list[RankState]) -> LiveRun:
 
 
 def _slowest(states: list[RankState], has_steps: bool) -> Slowest | None:
-    """Return the rank for which the others wait: in steps, the one that itself waits least for others."""
+    """Return the rank that the others wait for. During steps, it is the rank that waits least for others."""
     if len(states) < 2:
         return None
     if not has_steps:
@@ -122,8 +122,8 @@ def _slowest(states: list[RankState], has_steps: bool) -> Slowest | None:
 
 
 class RunRates:
-    """RunRates of a run, from looks at it. Each is taken over some seconds, because each rank leaves a state at another
-    time.
+    """Rates of a run, computed from repeated readings of its state. Each rate is an average over several seconds,
+    because ranks write their states at different times.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class RunRates:
         self.history: deque[float] = deque(maxlen=_RATES)
 
     def add(self, run: LiveRun) -> None:
-        """Add a look. Only looks with a new state count. Another run begins with no rates."""
+        """Add a reading. Readings without a new state are ignored. Rates start again with each run."""
         if run.name != self._run:
             self._run = run.name
             self._looks.clear()
@@ -148,5 +148,5 @@ class RunRates:
 
     @property
     def now(self) -> float | None:
-        """Bytes a second over the last seconds; None if there were not two looks."""
+        """Bytes per second over the last seconds; None until there are two readings."""
         return self.history[-1] if self.history else None

@@ -78,8 +78,8 @@ def _clusters(system: DetectedSystem) -> list[str]:
 
 
 def batch() -> tuple[str, DetectedSystem]:
-    """Return the name of this machine's batch system, and what was detected about it. The name is "local" if this
-    machine has no batch system.
+    """Return the name of this machine's batch system, and its detected properties. The name is "local" if this machine
+    has no batch system.
     """
     # The last one, local, is always detected.
     return next((name, system) for name, scheduler in SCHEDULERS.items() if (system := scheduler.detect()) is not None)

@@ -54,8 +54,8 @@ class PreflightFinding(NamedTuple):
 
 
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
-    """Run all checks for a study, and yield each finding as soon as it is known. The last finding lists what could not
-    be tried. patience_s: seconds to wait for a small job that launches ranks; None to launch no ranks.
+    """Run all checks for a study, and yield each finding as soon as it is known. The last finding lists the checks that
+    were not possible. patience_s: seconds to wait for a small job that launches ranks; None to launch no ranks.
     """
     untried: list[str] = []
     for finding in _look(plans, patience_s):

@@ -34,7 +34,7 @@ class Submission(NamedTuple):
 
 
 class Commands(NamedTuple):
-    """A job that is planned but not submitted. command: the command that would submit it."""
+    """A job that is planned but not submitted. command: command that would submit the job."""
 
     plan: Plan
     command: str
@@ -92,7 +92,7 @@ def hand_over(
     """Submit the jobs. Each job runs after the jobs before it; see after(). If the batch system rejects a job, the jobs
     that are already submitted are kept if they belong to a study. Otherwise, they are cancelled. parents: batch ids of
     jobs that must succeed before any of the jobs starts. live: batch ids of jobs that must end before any of the jobs
-    starts. If the first job may start at once, the begin times of the others count from its acceptance.
+    starts. If the first job may start immediately, the begin times of the others are relative to its acceptance.
     """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:

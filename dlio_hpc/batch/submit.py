@@ -39,7 +39,8 @@ class Submitted(NamedTuple):
 
 def check(plans: Sequence[Plan]) -> None:
     """Run every check that is possible before anything is written. Raise ConfigError or InfrastructureError if a check
-    fails. On the local site, data folders are checked, too; those of a batch system may exist on its nodes alone.
+    fails. On the local site, data folders are checked, too. With a batch system, data folders may exist only on its
+    nodes.
     """
     check_commands(plans)
     is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
@@ -232,7 +233,7 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
 
 
 def _keep_indices(plan: Plan) -> None:
-    """Write the indices of the existing datasets that the job reads."""
+    """Write the indexes of the existing datasets that the job reads."""
     scans = [run.workload.dataset.scan for run in plan.runs]
     for index in dict.fromkeys(scan.index for scan in scans if scan is not None):
         from dlio_hpc.dataset import sample_index  # imports numpy
@@ -281,7 +282,7 @@ def _check_packages(plans: Sequence[Plan]) -> None:
 
 def unwritable_folders(plans: Sequence[Plan], with_data: bool = True) -> list[str]:
     """Return, for each folder in which files cannot be created, its option and the reason. The folders are those of
-    data, runs and archives; of a folder that does not exist yet, the nearest existing parent. Folders whose data jobs
+    data, runs and archives. If a folder does not exist yet, its nearest existing parent is checked. Folders that jobs
     only read are left out, because they may belong to another user. with_data: whether data folders are checked.
     """
     options = {os.path.dirname(plan.directory): "runs" for plan in plans} | {plan.archive: "archive" for plan in plans}

@@ -1,10 +1,9 @@
-"""Variables of a job around the shell that submits or runs a local job.
+"""Environment variables of a job around the shell that submits or runs a local job.
 
-Launchers and MPI libraries find out from variables in which job, and under which process manager, they start. Inside
-srun, in the shell of an interactive job, or beside variables that such a shell has passed on, the mpiexec of a local
-job then starts its ranks through srun, reads a list of nodes that is not there, or its ranks call another server. A
-local job is on this node alone, so its script removes these variables before the lines of site.setup, which may set
-them again.
+Launchers and MPI libraries use such variables to detect in which job, and under which process manager, they start. The
+shell may be inside srun, in an interactive job, or may have inherited the variables. The mpiexec of a local job then
+starts its ranks through srun, reads a node list that does not exist, or its ranks call another server. A local job uses
+only this node. Its script therefore removes these variables before the lines of site.setup, which may set them again.
 """
 
 import os
@@ -17,8 +16,8 @@ from dlio_hpc.batch.shell_quoting import Shell
 
 
 class Surrounding(NamedTuple):
-    """A batch system or process manager. name: its name in messages. marks: variables that its jobs have, the first one
-    first in messages. removed: patterns of variables that a local job must not see, in addition to `marks`.
+    """A batch system or process manager. name: its name in messages. marks: variables that exist in its jobs; the first
+    one is named in messages. removed: patterns of variables that a local job must not inherit, in addition to `marks`.
     """
 
     name: str
@@ -72,8 +71,8 @@ _KEPT = ("PMIX_MCA_*", "PMIX_PREFIX", "PMIX_INSTALL_PREFIX")
 
 
 class Removed(NamedTuple):
-    """Variables that the script of a local job removes. pattern: alternatives of the shell's `case`. name: name of the
-    batch system or process manager.
+    """Variables that the script of a local job removes. pattern: alternatives for a `case` of the shell. name: name of
+    the batch system or process manager.
     """
 
     pattern: Shell
@@ -81,7 +80,7 @@ class Removed(NamedTuple):
 
 
 def removed() -> list[Removed]:
-    """Return the variables that the script of a local job removes, a row for each batch system or process manager."""
+    """Return the variables that the script of a local job removes, with one row per batch system or process manager."""
     return [Removed(Shell("|".join(_patterns(one))), Shell(one.name)) for one in _SURROUNDINGS]
 
 
@@ -92,12 +91,12 @@ def _patterns(one: Surrounding) -> list[str]:
 
 
 def kept() -> Shell:
-    """Return the variables that the script keeps although removed() has them, as a pattern of the shell's `case`."""
+    """Return the exceptions from removed(): variables that the script keeps, as a pattern for a `case` of the shell."""
     return Shell("|".join(_KEPT))
 
 
 def note(variables: Mapping[str, str] = os.environ) -> str | None:
-    """Return a note for the user on the surrounding jobs of which `variables` are, or None if they are of none."""
+    """Return a note for the user on the jobs around this shell that `variables` indicate, or None if there are none."""
     seen_by_name = {one.name: mark for one in _SURROUNDINGS if (mark := _first(one.marks, variables)) is not None}
     if not seen_by_name:
         return None

@@ -90,10 +90,9 @@ _FOLDER = argument("folder", type=PATH, metavar="DIR")
 def share(folder: Path, group: str, as_json: bool) -> int:
     """Share the archives, the history and the baselines in DIR with a group. DIR is created if it does not exist.
 
-    All members can then collect into DIR, and accept and retire baselines, whatever their umask. No link
-    is followed, except for links above DIR that you or root made.
-    Exit code 7: files of other users need a command that only they can run; or links, or files with several links, are
-    left as they are. Both are printed.
+    All members can then collect into DIR, and accept and retire baselines, regardless of their umask. No link is
+    followed, except for links above DIR that you or root made. Exit code 7: files of other users need a command that
+    only they can run, or links, or files with several links, were left unchanged. Both are printed.
     """
     from dlio_hpc.base.errors import Incomplete
     from dlio_hpc.files import group_sharing

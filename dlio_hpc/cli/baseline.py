@@ -38,8 +38,8 @@ def accept(
     job: str, archive: Path | None, runs: Path, message: str, sign: Path | None, force: bool, as_json: bool
 ) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
-    earlier baselines of these keys; `list --all` still shows replaced baselines. Of a study of several nights, the
-    newest night becomes the baseline.
+    earlier baselines of these keys; `list --all` still shows replaced baselines. If JOB is a study of several nights,
+    its newest night becomes the baseline.
     """
     from dlio_hpc.verdict import baseline_candidates
 
@@ -128,7 +128,7 @@ def retire(name: str, archive: Path | None, runs: Path, message: str, sign: Path
 
 
 def _read(folder: Path) -> baselines.Decisions:
-    """Read the decisions, and print a note for each that does not count."""
+    """Read the decisions, and print a note for each decision that is ignored."""
     decisions = baselines.read(folder)
     for line in decisions.refused:
         console.say(f"note: {line}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @option("-o", "--output", type=OUTPUT, metavar="FILE", help="YAML file of the workload. Default: stdout.")
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
 @option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
-@option("--force", is_flag=True, help="Derive a workload even if the program is not shown to train.")
+@option("--force", is_flag=True, help="Derive a workload even if the program does not look like training.")
 @option("--no-content", is_flag=True, help="Do not read files of the dataset. Default: read the heads of up to four.")
 @option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its requests and steps.")
 # Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
@@ -65,10 +65,10 @@ def characterize(
     """Derive a workload from a recording (`dlio-hpc record`), or from Darshan logs of any program: dataset, reader,
     computation, checkpoints.
 
-    Each value has a comment with its evidence and the confidence in it: recorded, if the program itself said or did so.
-    A value that the log does not show is a default, and is marked unknown. Several logs, or the logs in a folder
-    (*.darshan), are taken as the logs of the processes of one program. With a recording and logs of the same run, the
-    recording says what the program does, and the logs which requests it makes.
+    Each value has a comment with its evidence and the confidence in it: recorded, if the recording shows the value. A
+    value that the log does not show is a default, and is marked unknown. Several logs, or the logs in a folder
+    (*.darshan), are treated as the logs of the processes of one program. With a recording and logs of the same run, the
+    recording shows what the program does, and the logs show its requests.
 
     If this machine has the files of the dataset, the heads of up to four of them (64 KiB, and the heads of up to 64
     records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
@@ -76,9 +76,9 @@ def characterize(
     With a recording, --check compares the steps of an epoch, the bytes, the computation and the wait of a step with
     those of the program. With a log, it compares requests.
 
-    Exit code 1: in --check, the pattern similarity of log and run, or a figure of a step, is below --tolerance. 2: the
-    program is not shown to train; its I/O is described instead. 3: a log is incomplete. 7: in --check, nothing can be
-    compared, or a single factor that agrees, or the data of the program are in doubt.
+    Exit code 1: in --check, the pattern similarity of log and run, or a figure of a step, is below --tolerance. 2:
+    there is no evidence that the program trains; its I/O is described instead. 3: a log is incomplete. 7: in --check,
+    nothing can be compared, or a single factor that agrees, or the data of the program are in doubt.
     """
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
@@ -140,7 +140,7 @@ def _loaded(
     recorded = recorded_character.load(recordings[0], is_forced)
     if is_checked and not logs and recorded.steps is None and recorded.derived.keys:
         raise ConfigError(
-            "the program reads in a loop of its own, so its steps are not recorded; for --check, give a Darshan log of "
+            "the program reads without a loader, so its steps are not recorded; for --check, give a Darshan log of "
             "the same run as well"
         )
     if not logs:
@@ -182,7 +182,7 @@ def _described(character: "Character", as_json: bool) -> int:
         hints.append("--force derives a workload anyway")
     elif not character.is_recording:
         hints.append("select the files of its dataset with --only")
-    raise ConfigError("; ".join([f"this program is not shown to train: {character.derived.against[0]}", *hints]))
+    raise ConfigError("; ".join([f"this program does not look like training: {character.derived.against[0]}", *hints]))
 
 
 def _print_json(character: "Character", content: str | None, checked: "Checked | None") -> None:

@@ -53,8 +53,8 @@ def run(
 
 
 def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> float:
-    """Return the computation of a step of the check run: short, but that of the program if its steps are compared and
-    do not take too long.
+    """Return the computation time of a step of the check run. It is that of the program if steps are compared and do
+    not take too long, otherwise a short time.
     """
     from dlio_hpc.dataset import rank_shares
 
@@ -93,8 +93,9 @@ def _options(
 
 
 def _evaluation(character: "Character", whole: "Workload", dataset_size: int, epochs: int) -> tuple[str, ...]:
-    """Return the settings that keep the evaluation small: it has files of its own. Steps of training are compared
-    without it; requests with as many of its files as the dataset may have. epochs: of the check run.
+    """Return the settings that keep the evaluation small. The evaluation has its own files. It is omitted if training
+    steps are compared. If requests are compared, it has at most as many files as the dataset. epochs: epochs of the
+    check run.
     """
     evaluation = whole.evaluation
     if evaluation is None:
@@ -107,8 +108,8 @@ def _evaluation(character: "Character", whole: "Workload", dataset_size: int, ep
 
 
 def _submit(options: Options) -> Path:
-    """Run and collect the job, and return its directory. Raise InfrastructureError if the job could not be watched to
-    its end.
+    """Run and collect the job, and return its directory. Raise InfrastructureError if the job could not be watched
+    until it ended.
     """
     from dlio_hpc import api
     from dlio_hpc.cli.report import collect_all

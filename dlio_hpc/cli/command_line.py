@@ -88,7 +88,7 @@ def _versions() -> str:
 
 
 def _account() -> list[str]:
-    """Return the account of a file defaults.yaml. An error in the file is reported by the command itself."""
+    """Return the account in a file defaults.yaml. An error in the file is reported by the command itself."""
     from dlio_hpc.base.errors import DlioError
     from dlio_hpc.config import defaults
 
@@ -114,7 +114,7 @@ class _End(NamedTuple):
 
 def _document_of_end(program: str, arguments: list[str], refusal: "DlioError | None" = None) -> int:
     """Run the command and return its exit code. With --json, print on stdout what the command printed or, if it printed
-    nothing and failed, a document with the reason. refusal: error because of which the command is not run.
+    nothing and failed, a document with the reason. refusal: error that prevents the command from running.
     """
 
     def run() -> object:
@@ -133,7 +133,7 @@ def _document_of_end(program: str, arguments: list[str], refusal: "DlioError | N
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Return whether one JSON document is wanted: by --json, or by its environment variable."""
+    """Return whether a JSON document is requested, by --json or by its environment variable."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return "--json" in arguments[:end] or os.environ.get("DLIO_HPC_JSON", "").lower() in _TRUE
 

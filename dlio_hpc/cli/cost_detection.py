@@ -17,7 +17,7 @@ _LEAST_ERROR, _MOST_POWER, _LARGEST = 0.005, 0.99, 0.9
 
 
 class Sought(NamedTuple):
-    """Options of a detection. tolerance: None: that of the suite, or the default of dlio-hpc compare."""
+    """Options of a detection. tolerance: None for that of the suite, or for the default of dlio-hpc compare."""
 
     drop: float
     power: float
@@ -29,8 +29,8 @@ def sought(
     context: click.Context, options: Options, detect: float | None, power: float, error: float | None,
     tolerance: float | None,
 ) -> Sought | None:  # fmt: skip
-    """Return the options of a detection, or None without --detect. Raise a usage error if they do not fit together, or
-    not with the options of the plan.
+    """Return the options of a detection, or None without --detect. Raise a usage error if they conflict with each other
+    or with the options of the plan.
     """
     if detect is None:
         for name in ("error", "power", "tolerance"):
@@ -57,7 +57,7 @@ def sought(
 
 
 def _check_plan(options: Options) -> None:
-    """Raise a usage error if the plan is not one of a night."""
+    """Raise a usage error if the plan is not for a single night."""
     if options.nights > 1:
         raise click.UsageError("--nights: with --detect, the number of nights is the result; leave --nights out")
     if options.ab is not None:
@@ -67,7 +67,7 @@ def _check_plan(options: Options) -> None:
 
 
 def planned(wanted: Sought, options: Options, made: Planned) -> "DetectionPlan":
-    """Return the plan of a campaign, from the history in the folder of archives. made: the plan of a night."""
+    """Return the plan of a campaign, from the history in the folder of archives. made: the plan of one night."""
     from dlio_hpc.verdict import campaign_cost, judged_jobs
     from dlio_hpc.verdict.detection_plan import WantedDetection
 

@@ -151,7 +151,7 @@ def remove(
 
 
 def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> RemovedDataset:
-    """Remove a dataset and say what that freed, or what it would free."""
+    """Remove a dataset, and print how much space was freed or would be freed."""
     count, size = dataset_removal.content(folder) if is_dry_run else dataset_removal.remove(folder)
     say(f"{folder}: {'would free' if is_dry_run else 'freed'} {units.format_size(size)} in {count} files")
     return RemovedDataset(str(folder), count, size)

@@ -1,4 +1,4 @@
-"""dlio-hpc doctor: collect what a maintainer needs to know about an installation."""
+"""dlio-hpc doctor: collect the facts about an installation that a maintainer needs."""
 
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, option
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
 @JSON
 def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> None:
-    """Print what a maintainer needs for help: versions, MPI, site, file systems, and recent errors.
+    """Print the facts that a maintainer needs to help you: versions, MPI, site, file systems, and recent errors.
 
-    Secrets are left out: of accounts and of variables such as DLIO_HPC_TOKEN it prints only that they are set. Read the
-    output before you send it. To look for problems of a site, use dlio-hpc check.
+    Secrets are left out: for accounts, and for variables such as DLIO_HPC_TOKEN, it prints only that they are set. Read
+    the output before you send it. To look for problems of a site, use dlio-hpc check.
     """
     from dlio_hpc.reports import installation_report
 

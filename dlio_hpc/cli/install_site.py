@@ -1,4 +1,4 @@
-"""dlio-hpc install-site: write the files by which a site offers dlio-hpc to its users, below a prefix."""
+"""dlio-hpc install-site: write the files with which a site offers dlio-hpc to its users, below a prefix."""
 
 import hashlib
 import os
@@ -42,9 +42,7 @@ class SiteFile(NamedTuple):
 
 
 class ModuleSettings(NamedTuple):
-    """What the module file does besides setting paths. variables: environment variables to set. loads: modules to load
-    first.
-    """
+    """Content of the module file besides paths. variables: environment variables. loads: modules to load first."""
 
     variables: tuple[tuple[str, str], ...]
     loads: tuple[str, ...]
@@ -76,8 +74,8 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
 def install_site(
     prefix: Path, variables: tuple[tuple[str, str], ...], loads: tuple[str, ...], force: bool, as_json: bool
 ) -> None:
-    """Write below PREFIX what a site offers its users: the commands in bin, man pages, completion for bash, zsh and
-    fish, a module file for Environment Modules and Lmod, and examples for CI systems, timers, containers and
+    """Write the files that a site offers its users below PREFIX: the commands in bin, man pages, completion for bash,
+    zsh and fish, a module file for Environment Modules and Lmod, and examples for CI systems, timers, containers and
     monitoring.
 
     All of them use the Python environment that runs this command. If the environment is moved, run the command again
@@ -100,7 +98,7 @@ def install_site(
 
 @contextmanager
 def _common_permissions() -> Iterator[None]:
-    """Let other users read what is written in the `with` block, whatever the umask is."""
+    """Make files that are written in the `with` block readable for other users, regardless of the umask."""
     before = os.umask(0o022)
     try:
         yield
@@ -200,7 +198,7 @@ def _tcl(value: object) -> str:
 
 def _install(prefix: Path, files: Sequence[SiteFile], force: bool) -> Iterator[Path]:
     """Write the files, and yield the path of each. Remove files that an earlier version wrote and this version does not
-    have, but no module file of another version. Raise ConfigError, before anything is written, if a file would be
+    have, except for module files of other versions. Raise ConfigError, before anything is written, if a file would be
     replaced that this command did not write.
     """
     from dlio_hpc.files import atomic_file

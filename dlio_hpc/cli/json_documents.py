@@ -1,4 +1,4 @@
-"""The JSON documents of verbs: which structs describe what a verb prints with --json.
+"""The JSON documents of verbs: the structs of the documents that a verb prints with --json.
 
 A verb is in one of the two tables. A group is listed by its verbs, such as "baseline list"; `sites` is a verb, too.
 """
@@ -61,7 +61,7 @@ FAILURE = "documents.versioned.FailureDocument"
 
 
 def structs_of(verb: str) -> "list[type[Struct]]":
-    """Return the structs that a verb prints one of. verb: a key of DOCUMENTS."""
+    """Return the structs of the documents that a verb may print. verb: a key of DOCUMENTS."""
     return [struct(name) for name in DOCUMENTS[verb]]
 
 

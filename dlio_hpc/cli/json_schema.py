@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12) of the YAML files that people write (workload, site, study, suite and criteria), and of
 JSON documents that commands print.
 
-msgspec.json.schema() does not know sizes and durations as text, short forms, and the docstrings of keys.
+msgspec.json.schema() does not support sizes and durations as text, short forms, and the docstrings of keys.
 """
 
 import types
@@ -81,9 +81,9 @@ ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
 
 
 class _Made(NamedTuple):
-    """What a schema is made of. definitions: schemas of structs by name, to which those of types are added. is_file:
-    True for files that people write, False for documents that dlio-hpc writes. is_closed: whether a field that is not
-    named is a fault.
+    """State of the construction of a schema. definitions: schemas of structs by name, to which those of types are
+    added. is_file: True for files that people write, False for documents that dlio-hpc writes. is_closed: whether
+    unknown fields are faults.
     """
 
     definitions: dict[str, Schema]
@@ -102,8 +102,8 @@ def of(name: str) -> Schema:
 
 
 def of_documents(title: str, kinds: Sequence[type[msgspec.Struct]], is_closed: bool = False) -> Schema:
-    """Return the JSON Schema of a JSON document that is one of several kinds. is_closed: False to allow fields that
-    are not named, as documents of later versions of dlio-hpc may have.
+    """Return the JSON Schema of a JSON document that is one of several kinds. is_closed: False to allow unknown fields,
+    which documents of later versions of dlio-hpc may have.
     """
     made = _Made({}, is_file=False, is_closed=is_closed)
     one = _union([_schema(kind, "", made) for kind in kinds])

@@ -182,7 +182,7 @@ def _keys(struct: Any, prefix: str) -> Iterator[KeyFacts]:
 
 
 def _required(struct: Any, name: str) -> str:
-    """Return "required", with the keys that make the key superfluous, if there are some."""
+    """Return "required", followed by alternative keys, if there are any."""
     always, alternatives = json_schema.ALTERNATIVES.get(struct, ([name], []))
     if name in always:
         return "required"
@@ -207,7 +207,7 @@ def _unit(path: str, kind: Any) -> str:
 
 
 def _plain_types(kind: Any) -> Iterator[Any]:
-    """Yield the types in a type that are no structs and no literals."""
+    """Yield the types in a type that are neither structs nor literals."""
     if kind in _TYPES:
         yield kind
     elif typing.get_origin(kind) is not typing.Literal:

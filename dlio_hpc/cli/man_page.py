@@ -31,7 +31,7 @@ _FILES = (
 
 
 class ManPage(NamedTuple):
-    """A man page of section 1. name: of the file, such as dlio-hpc-report.1."""
+    """A man page of section 1. name: file name, such as dlio-hpc-report.1."""
 
     name: str
     text: str

@@ -44,8 +44,8 @@ def mlperf_report(
     """Write finished jobs to DIR in the directory layout of MLPerf Storage, which its checkers read.
 
     The result is not a submission: a submission is made with MLCommons' tool mlpstorage. Rules of the edition and the
-    division that the jobs do not meet are listed, by the same criteria as dlio-hpc accept uses. What the results of
-    dlio-hpc cannot fill is left out, and listed.
+    division that the jobs do not meet are listed, by the same criteria as dlio-hpc accept uses. Data that the results
+    of dlio-hpc do not have are left out, and listed.
     """
     from dlio_hpc.reports.mlperf_storage import selection, tree
 

@@ -1,4 +1,4 @@
-"""dlio-hpc record: run a program of anybody with the recorder in its Python processes."""
+"""dlio-hpc record: run any program with the recorder in its Python processes."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from dlio_hpc.cli.verbs import FOLDER, SETTINGS, option
 @option("--anonymous", is_flag=True, help="Store hashes in place of the names of files and folders.")
 @option("--print", "is_printed", is_flag=True, help="Print shell commands that switch recording on; run nothing.")
 def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_printed: bool) -> int:
-    """Run a program, and record what its Python processes ask their libraries for: loaders and batches, steps, files,
+    """Run a program, and record how its Python processes use their libraries: loaders and batches, steps, files,
     arrays, checkpoints, ranks. No data content is stored. `dlio-hpc characterize DIR` derives a workload from the
     recording.
 
@@ -23,8 +23,8 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
     DLIO_HPC_RECORD reach each process. In a job script, `eval "$(dlio-hpc record -o DIR --print)"` sets them for all
     commands that follow. Every Python from 3.8 on is recorded; dlio-hpc need not be installed there.
 
-    dlio-hpc becomes COMMAND, so that exit code, signals and terminal are those of COMMAND alone. A line on stderr says
-    at the end what was recorded.
+    COMMAND replaces the process of dlio-hpc, so exit code, signals and terminal are those of COMMAND. At the end, a
+    line on stderr says what was recorded.
     """
     from dlio_hpc.programs.recordings import recorded_run
 

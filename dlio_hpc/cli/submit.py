@@ -20,7 +20,7 @@ from dlio_hpc.plan.planned import RESUMABLE, Planned
 
 
 class Manner(NamedTuple):
-    """Flags of dlio-submit. junit: JUnit file to write at the end; None for none."""
+    """Flags of dlio-submit. junit: JUnit file to write at the end; None to write none."""
 
     dry_run: bool = False
     wait: bool = False
@@ -167,8 +167,9 @@ def _show(planned: Planned, manner: Manner) -> None:
 
 
 def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> int:
-    """Do what follows a submission, and return the exit code. With --wait, wait for the jobs, collect them and report
-    their measurements. Otherwise, with --json, print the jobs. With neither option, print the commands to run later.
+    """Perform the actions after a submission, and return the exit code. With --wait, wait for the jobs, collect them
+    and report their measurements. Otherwise, with --json, print the jobs. With neither option, print the commands to
+    run later.
     """
     from dlio_hpc.cli import console
     from dlio_hpc.cli.report import collect_all, finish, show_study
@@ -202,8 +203,8 @@ _PROGRAM = "dlio-submit"
 
 
 def _begin_junit(manner: Manner) -> None:
-    """Write a JUnit file that says that the command has not come to its end. A CI system then shows no earlier file if
-    the command is killed, and a file that cannot be written is known before jobs run.
+    """Write a JUnit file that says that the command has not finished. If the command is killed, a CI system then does
+    not show an earlier file. If the file cannot be written, this is known before jobs run.
     """
     if manner.junit is None:
         return

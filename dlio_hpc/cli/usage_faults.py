@@ -1,4 +1,4 @@
-"""Messages about options that click refuses, with what would do."""
+"""Messages about options that click refuses, with suggestions."""
 
 import click
 
@@ -15,16 +15,16 @@ _INSTEAD = {
     "keys of dlio-hpc with -S when you submit the workload",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
-    ("clean", ""): "clean takes no jobs; it removes what killed commands left below --runs. An archived job needs its "
-    "directory no more: remove it with rm",
+    ("clean", ""): "clean takes no jobs; it removes what killed commands left below --runs. The directory of an "
+    "archived job is no longer needed: remove it with rm",
     ("submit", ""): "give one workload. Put patterns in quotes, so that the shell does not expand them: --existing "
     "'*.npz'",
 }
 
 
 def improved(fault: click.ClickException) -> click.ClickException:
-    """Return an error of click with more advice: the option that other programs call as the user did, and the meaning
-    of a missing option.
+    """Return an error of click with more advice: the option for which other programs have this name, and the meaning of
+    a missing option.
     """
     if isinstance(fault, click.NoSuchOption) and fault.ctx is not None:
         option = _ELSEWHERE.get(fault.option_name)
@@ -38,7 +38,7 @@ def improved(fault: click.ClickException) -> click.ClickException:
 
 
 def _instead(fault: click.UsageError, context: click.Context) -> str | None:
-    """Return what would do in place of an option or argument that the verb does not take."""
+    """Return a suggestion to replace an option or argument that the verb does not accept."""
     if isinstance(fault, click.NoSuchOption):
         return _INSTEAD.get((context.command.name or "", fault.option_name))
     is_extra = "unexpected extra argument" in fault.format_message()

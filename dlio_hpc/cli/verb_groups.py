@@ -24,7 +24,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "cost", "Estimate node-hours, bytes and space", "dlio-hpc estimate --study fig11 -s theta --full"
         ),
         "datasize": Verb(
-            "datasize", "Size of the dataset that MLPerf Storage asks for",
+            "datasize", "Size of the dataset that MLPerf Storage requires",
             "dlio-hpc datasize unet3d_h100 -N 8 --ppn 8 --memory 512GiB",
         ),
         "status": Verb("jobs", "State of jobs", "dlio-hpc status"),
@@ -53,14 +53,14 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Understand programs": {
         "darshan": Verb("darshan", "Analyse Darshan logs of any program", "dlio-hpc darshan app.darshan"),
-        "record": Verb("record", "Record what a program asks its libraries for", "dlio-hpc record -- python train.py"),
+        "record": Verb("record", "Record how a program uses its libraries", "dlio-hpc record -- python train.py"),
         "characterize": Verb(
             "characterize", "Derive a workload from a recording or Darshan logs",
             "dlio-hpc characterize app.darshan -o mine.yaml",
         ),
         "similarity": Verb("similarity", "Compare the I/O of two programs", "dlio-hpc similarity JOB app.darshan"),
         "import": Verb(
-            "import_workload", "Turn a workload of dlio_benchmark into ours",
+            "import_workload", "Turn a workload of dlio_benchmark into one of dlio-hpc",
             "dlio-hpc import unet3d_h100.yaml -o mine.yaml",
         ),
     },
@@ -78,7 +78,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
             "install_site", "Commands, man pages, completion and module file",
             "dlio-hpc install-site /sw/dlio-hpc --env DLIO_HPC_SITE=mycluster",
         ),
-        "doctor": Verb("doctor", "What a maintainer needs for help", "dlio-hpc doctor -s perlmutter"),
+        "doctor": Verb("doctor", "Facts that a maintainer needs for help", "dlio-hpc doctor -s perlmutter"),
     },
 }  # fmt: skip
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}

@@ -25,7 +25,7 @@ class PathType(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail(
-                "the path is empty, as that of a variable that is not set; for this directory, give .", param, ctx
+                "the path is empty, perhaps because a variable is not set; for this directory, give .", param, ctx
             )
         try:
             url.refuse(str(value))
@@ -114,7 +114,7 @@ _PURPOSE = "Measure how a storage system serves deep learning: submit, collect a
 # The option is taken from the command line before click parses it, so that the log has all messages.
 LOG_FILE = click.option(
     "--log-file", metavar="FILE", expose_value=False,
-    help="Append to FILE what the command says and runs, for maintainers. Also DLIO_HPC_LOG_FILE.",
+    help="Append a log of the command to FILE, for maintainers. Also DLIO_HPC_LOG_FILE.",
 )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ LOG_FILE = click.option(
 @LOG_FILE
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Do nothing: all work is done by the verbs."""
+    """Do nothing. The verbs do all work."""
 
 
 class _Option(click.Option):
@@ -157,7 +157,7 @@ def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of an option or argument, whose type says in its errors what would do."""
+    """Return the settings of an option or argument. Its type suggests valid values in error messages."""
     kind = settings.get("type")
     if isinstance(kind, click.Choice):
         return settings | {"type": _Choice(kind.choices)}
@@ -181,7 +181,7 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
 
 
 def part(text: str) -> float:
-    """Parse a share that is neither nothing nor the whole, such as 5%. Raise ValueError if it is 0 or 100 %."""
+    """Parse a share that is above 0 and below 100 %, such as 5%. Raise ValueError for other values."""
     share = units.share(text)
     if not 0 < share < 1:
         raise ValueError("expected more than 0 and less than 100 %")

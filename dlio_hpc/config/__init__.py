@@ -1,3 +1,3 @@
-"""Workloads and site profiles: the structs that their YAML files are read into, rules for the values in these files,
-and the search for the files.
+"""Workloads and site profiles: the structs for their YAML files, rules for the values in these files, and the search
+for the files.
 """

@@ -54,8 +54,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     model_bytes: units.Size | None = None
     """Size of a checkpoint in a single file; replaces `files`. Example: 500 MiB"""
     model: ModelName | Model | None = None
-    """Large language model, from which the files of each rank follow; replaces `files`. Fewer ranks than those of
-    `parallelism` write their part of the checkpoint. Example: llama3_8b
+    """Large language model, which determines the files of each rank; replaces `files`. If a run has fewer ranks than
+    `parallelism`, these ranks write only their part of the checkpoint. Example: llama3_8b
     """
     parallelism: Parallelism | None = None
     """Division of the model among ranks; null: that of MLPerf Storage, or a single rank. Example: {tensor: 8, data: 8}
@@ -67,8 +67,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     precision: StatePrecision = StatePrecision()
     """Number formats of the model's state."""
     writes: units.Positive | None = None
-    """Number of checkpoints in a workload without a dataset: each step computes and writes a checkpoint. null: as many
-    as `every_steps` gives. Example: 10
+    """Number of checkpoints in a workload without a dataset, where each step computes and writes a checkpoint; null:
+    the number that follows from `every_steps`. Example: 10
     """
     reads: units.Natural = 0
     """Number of checkpoints that are read after the last step. Example: 10"""
@@ -85,7 +85,9 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     headers and arrays in this way. Example: [[0, 96], [4096, 1 MiB]]
     """
     by: Literal["root", "all"] = "root"
-    """Ranks that write. root: rank 0 only; all: every rank writes its own files. With `model`, the model decides."""
+    """Ranks that write. root: rank 0 only; all: every rank writes its own files. With `model`, the model determines the
+    ranks.
+    """
     direct: bool = False
     """Write and read with O_DIRECT, which bypasses the page cache."""
     fsync: bool = True
@@ -117,15 +119,15 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             ),
             (
                 self.mode != "posix" and self.direct,
-                f"direct: true does not go with mode: {self.mode}, because the framework opens its files itself",
+                f"direct: true cannot be combined with mode: {self.mode}, because the framework opens its files itself",
             ),
             (
                 self.mode != "posix" and bool(self.requests),
-                f"requests do not go with mode: {self.mode}, because the framework chooses its requests itself",
+                f"requests cannot be combined with mode: {self.mode}, because the framework chooses its requests",
             ),
             (
                 self.asynchronous and self.read_back,
-                "asynchronous: true does not go with read_back; set reads, which reads after the last step",
+                "asynchronous: true cannot be combined with read_back; set reads, which reads after the last step",
             ),
             (
                 not self.reads and (self.reorder > 0 or self.verify),

@@ -27,8 +27,8 @@ class Bind(NamedTuple):
         return f"{self.source}:{self.target}" + (":ro" if self.is_read_only else "")
 
     def holds(self, path: str, is_written: bool) -> bool:
-        """Return whether the container has the node's `path` under the same name through this bind. is_written: whether
-        ranks write there.
+        """Return whether this bind makes the node's `path` available in the container under the same name. is_written:
+        whether ranks write there.
         """
         if self.source != self.target or (is_written and self.is_read_only):
             return False
@@ -39,7 +39,7 @@ class Container(Struct, frozen=True, forbid_unknown_fields=True):
     """The container image in which ranks start. The launcher and all other steps of a job stay outside."""
 
     engine: Engine
-    """Container engine. Its command must be on PATH on the compute nodes, where the lines of `setup` may put it."""
+    """Container engine. Its command must be on PATH on the compute nodes; the lines of `setup` may add it to PATH."""
     image: Annotated[str, Meta(min_length=1)]
     """Image with Python, dlio-hpc and mpi4py. Apptainer and Singularity: absolute path of a SIF file or of a directory.
     Podman-HPC: name and tag. Example: /shared/dlio-hpc.sif
@@ -98,7 +98,7 @@ def parse_bind(text: str) -> Bind:
 
 
 def why_unbindable(path: str) -> str | None:
-    """Return why engines cannot bind a path, or None if they can."""
+    """Return the reason why engines cannot bind a path, or None if they can."""
     if _is_bindable(path):
         return None
     return "container engines separate paths by colons and commas, so it cannot contain them"

@@ -371,7 +371,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the indexes into dictionaries in a Parquet dataset, without those that are the values themselves."""
+        """Bytes of the indexes into dictionaries in a Parquet dataset. Indexes that are the values themselves are not
+        included.
+        """
         samples = self.row_group_samples
         counts = [
             samples * column.size
@@ -393,7 +395,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def index_bits(values: int) -> int:
-    """Return the number of bits of an index into a dictionary of so many values."""
+    """Return the number of bits of an index into a dictionary of `values` values."""
     return max(1, (values - 1).bit_length())
 
 

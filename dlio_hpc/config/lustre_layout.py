@@ -89,7 +89,7 @@ def _check_ends(components: tuple[Component, ...]) -> None:
     if known != sorted(set(known)):
         raise ValueError(f"component ends must increase, not be {known}")
     if any(component.mdt for component in components[1:]):
-        raise ValueError("only the first component can lie on the metadata server")
+        raise ValueError("only the first component can be on the metadata server")
     if components and components[0].mdt and ends[0] is None:
         raise ValueError("a component on the metadata server needs an end")
 

@@ -1,5 +1,5 @@
 """The keys of a workload's `reader`, as frozen structs; a check that rejects invalid combinations of keys; and
-functions that tell how a reader with these keys reads.
+functions that describe how a reader with these keys reads.
 """
 
 import itertools
@@ -38,7 +38,7 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     """Read the samples of a batch in ascending order, as h5py requires."""
     block: units.Positive = 1
     """Number of adjacent samples of a file that stay together if samples are shuffled, such as the rows of a row group
-    of Parquet. Samples at the end of a file that do not fill a block are its last. Example: 1024
+    of Parquet. The last block of a file may have fewer samples. Example: 1024
     """
 
 
@@ -77,9 +77,9 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     means without a buffer. Example: 1 MiB
     """
     resize: units.Size | None = None
-    """Size of a sample in a batch, as an application has it after resizing images: the first bytes of the sample, with
-    zeros after a shorter one. The whole sample is read all the same. null: the sample as it is, as with
-    `verify_content: all`, which compares whole samples. Example: 150528
+    """Size of a sample in a batch, for applications that resize images. The whole sample is read, but the batch gets
+    only its first bytes; a shorter sample is padded with zeros. null: the sample is not resized. `verify_content: all`
+    requires null, because it compares whole samples. Example: 150528
     """
     read_threads: units.Positive = 1
     """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
@@ -114,8 +114,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     keep_open: bool = False
     """Keep files open from epoch to epoch, at most 64 per rank. false: each epoch opens its files again."""
     reopen: bool = False
-    """Open the file of a sample for this sample, and close it after the sample was read. false: a file stays open
-    while other samples of it are read.
+    """Open the file before each sample is read, and close it afterwards. false: a file stays open while other samples
+    of it are read.
     """
     reorder_tasks: bool = False
     """Let each rank read the share of the corresponding rank on the next node, as IOR -C does."""
@@ -124,8 +124,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     Example: [2, 0, 1]
     """
     by_array: bool = False
-    """Read an array of all samples of a batch, then the next array. false: read all arrays of a sample, then those of
-    the next sample.
+    """Read one array of all samples of a batch, then the next array. false: read all arrays of one sample, then those
+    of the next sample.
     """
     columns: tuple[str, ...] | None = None
     """Names of the columns of Parquet files that are read; null: all columns. Example: [label, features]"""
@@ -143,7 +143,9 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def worker_processes(self) -> int:
-        """Number of processes that read for a rank, which only PyTorch starts. Each epoch starts new ones."""
+        """Number of worker processes that read for a rank. Only PyTorch has worker processes. Each epoch starts new
+        ones.
+        """
         return self.read_threads if self.loader == "pytorch" and self.batches_ahead else 0
 
     def files_in_turn(self, dataset: Dataset) -> int:
@@ -156,7 +158,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def resizes(self) -> bool:
-        """Whether the samples in a batch have another size than those that are read."""
+        """Whether samples have another size in a batch than in the files."""
         return self.resize is not None and self.verify_content != "all"
 
     @property
@@ -300,7 +302,7 @@ def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None]
 
 
 def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether a file stays open after a sample was read, for other samples of the file."""
+    """Return whether a file stays open after a sample was read, so that other samples of the file can be read."""
     if dataset.format == "null" or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
@@ -309,15 +311,16 @@ def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
 
 
 def keeps_data(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether data of a file that stays open from epoch to epoch may be kept in memory: HDF5 has caches,
-    and the reader of Parquet keeps a row group. It is then not known how many bytes an epoch reads.
+    """Return whether data may be kept in memory while a file stays open from epoch to epoch: HDF5 has caches, and the
+    reader of Parquet keeps a row group. The bytes that an epoch reads are then not known in advance.
     """
     return reader.keep_open and reader.mode == "framework" and FORMATS[dataset.format].caches_open
 
 
 def can_reopen(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether a file can be opened again for each sample: it holds several samples, and stays open otherwise.
-    The library of Parquet and the reader of HDF5 chunks in posix mode keep what they know of an open file.
+    """Return whether a file can be opened again for each sample. This is so if the file holds several samples and would
+    otherwise stay open. It is not so for the library of Parquet and the reader of HDF5 chunks in posix mode, which keep
+    information about an open file.
     """
     if not dataset.counts_vary and dataset.samples_per_file == 1:
         return False
@@ -328,8 +331,8 @@ def can_reopen(dataset: Dataset, reader: Reader) -> bool:
 
 
 def fits_blocks(dataset: Dataset) -> bool:
-    """Return whether O_DIRECT can read each sample without other bytes, because it begins and ends at a block of its
-    file.
+    """Return whether O_DIRECT can read each sample without additional bytes. This is so if each sample begins and ends
+    at a block boundary of its file.
     """
     formats = {"raw"} if dataset.existing is not None else {"raw", "npz"}
     is_whole = dataset.arrays is None and not dataset.sizes_vary

@@ -1,4 +1,4 @@
-"""What is known of each batch system: one row, from which checks of plans and reports follow."""
+"""Facts about each batch system, one row per batch system. Checks of plans and reports are derived from them."""
 
 from typing import Literal, NamedTuple
 
@@ -8,7 +8,7 @@ SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
 class SchedulerFacts(NamedTuple):
     """Facts about a batch system. title: name in a sentence. version: command line that prints its version; empty if
     there is none. has_begin_time: whether a job can have a time before which it does not start. knows_success: whether
-    a job can wait for the success of a job that waits for others itself.
+    a job can wait for the success of a job that itself waits for other jobs.
     """
 
     title: str

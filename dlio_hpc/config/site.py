@@ -167,8 +167,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     data: str | None = None
     """Directory of datasets if --data is not given. Example: /scratch/$USER/dlio"""
     file_system: Annotated[str, Meta(min_length=1)] | None = None
-    """Kind of file system on which datasets must lie; a job whose data are on another kind, for example because a mount
-    is missing, does not run; null: any. Example: lustre
+    """Kind of file system that datasets must be on; null: any. A job does not run if its data are on another kind, for
+    example because a mount is missing. Example: lustre
     """
     python: str | None = None
     """Python interpreter of the ranks; null: the interpreter that submits the job. Example:
@@ -176,7 +176,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """
     stage_environment: str | None = None
     """Directory on a disk or in the memory of each node. The job unpacks the Python environment of the ranks there
-    before its runs, and removes it at the end; null: ranks import from where `python` lies. Example: /dev/shm
+    before its runs, and removes it at the end; null: ranks import from the location of `python`. Example: /dev/shm
     """
     container: Container | None = None
     """Container image in which ranks start; null: ranks start on the node itself. Example: {engine: apptainer, image:

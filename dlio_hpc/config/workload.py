@@ -305,8 +305,8 @@ def _spell_out(data: dict[str, Any]) -> None:
 
 
 def _check_dataset(data: dict[str, Any], source: str) -> None:
-    """Raise ConfigError if the workload lacks what the struct's own message would not say well: a dataset or
-    checkpoints, files that --existing could replace, or the columns of Parquet files.
+    """Raise ConfigError for faults that the checks of the structs would not explain well: the workload has neither a
+    dataset nor checkpoints, lacks files that --existing could replace, or lacks the columns of Parquet files.
     """
     dataset, checkpoint = data.get("dataset"), data.get("checkpoint")
     writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
@@ -331,8 +331,8 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
 
 
 def _add_dataset(data: dict[str, Any], source: str) -> None:
-    """Give a workload that only writes checkpoints a dataset of which nothing is stored or read, with a sample for each
-    checkpoint. `data` is modified. source: origin of the data, for messages.
+    """Add a dataset to a workload that only writes checkpoints. The dataset has a sample for each checkpoint, and
+    nothing of it is stored or read. `data` is modified. source: origin of the data, for messages.
     """
     checkpoint = data.get("checkpoint")
     if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):
@@ -350,8 +350,8 @@ def _add_dataset(data: dict[str, Any], source: str) -> None:
 
 
 def _add_sample(data: dict[str, Any]) -> None:
-    """Set the bytes of a sample that has columns, if the workload does not set `sample`. `data` is modified. Columns
-    that are not valid are left to the check of their keys.
+    """Set the size of a sample from its columns, if the workload does not set `sample`. `data` is modified. Invalid
+    columns are ignored here, because the check of their keys reports them.
     """
     dataset = data.get("dataset")
     if not isinstance(dataset, dict) or dataset.get("sample") is not None or dataset.get("columns") is None:

@@ -1,4 +1,4 @@
-"""The program that the launcher starts on every rank: python -m mpi4py -m dlio_hpc.core PLAN.json --run N."""
+"""Program that the launcher starts on every rank: python -m mpi4py -m dlio_hpc.core PLAN.json --run N."""
 
 import argparse
 import os
@@ -29,7 +29,7 @@ _NODE_RANK = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Execute a run on this rank. If the rank fails, report the reason, remove the outputs of the run, and end all
-    ranks at once, without waiting for reader threads.
+    ranks immediately, without waiting for reader threads.
     """
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m dlio_hpc.core", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json", help="plan from dlio-submit; results go to its folder")

@@ -1,4 +1,4 @@
-"""System calls that threads of a rank wait in, from proc(5). The kernel shows them without any cost for the threads."""
+"""System calls in which threads of a rank wait, from proc(5). Reading them does not slow the threads down."""
 
 import os
 import platform
@@ -52,8 +52,8 @@ _LONGEST_PATH = 4096
 
 
 class Call(NamedTuple):
-    """A system call that a thread waits in. name: such as pread64, or "a page fault" for a page of a mapped file. path:
-    empty if unknown. offset: the byte of the file; None if the call has none.
+    """System call in which a thread waits. name: such as pread64, or "a page fault" for a page of a mapped file. path:
+    empty if unknown. offset: byte of the file; None if the call has none.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Call(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A call that a thread waits in, and a mark that differs if the thread makes the same call again."""
+    """System call in which a thread waits, and a mark that changes if the thread makes the same call again."""
 
     mark: tuple[object, ...]
     call: Call
@@ -75,7 +75,7 @@ class Waiting(NamedTuple):
 
 def waiting() -> list[Waiting]:
     """Return the calls for storage that threads of this process and of its child processes wait in. The calling thread
-    is left out. Return an empty list where the kernel does not show calls.
+    is left out. Return an empty list if the kernel does not show calls.
     """
     processes = os.getpid(), *_children(os.getpid())
     threads = [(process, thread) for process in processes for thread in _numbers(f"/proc/{process}/task")]
@@ -119,7 +119,7 @@ def _of_thread(process: int, thread: int) -> Waiting | None:
 
 def _file(process: int, places: _Arguments, values: list[int]) -> tuple[str | None, str]:
     """Return the path of the file of a call, and the position of its descriptor. The path is empty if it is unknown. It
-    is None if the descriptor is not of a file: a pipe or a socket.
+    is None if the descriptor is a pipe or a socket.
     """
     path, position = "", ""
     if places.path is not None:
@@ -160,8 +160,8 @@ def _string(process: int, address: int) -> str:
 
 
 class Since:
-    """Memory of the times since which threads have waited in the same calls. clock: function that returns the time in
-    seconds. look: function that returns the calls.
+    """Memory of the time since which each thread has waited in the same call. clock: function that returns the time in
+    seconds. look: function that returns the current calls.
     """
 
     def __init__(self, clock: Callable[[], float], look: Callable[[], list[Waiting]] = waiting) -> None:
@@ -169,8 +169,8 @@ class Since:
         self._first: dict[tuple[object, ...], float] = {}
 
     def longest(self) -> tuple[Call, float] | None:
-        """Look at the calls again. Return the call in which a thread has waited longest, and the seconds for which it
-        is known to wait. Return None if no thread waits.
+        """Read the calls again. Return the call in which a thread has waited longest, and the seconds for which it is
+        known to wait. Return None if no thread waits.
         """
         now, calls = self._clock(), self._look()
         self._first = {one.mark: self._first.get(one.mark, now) for one in calls}

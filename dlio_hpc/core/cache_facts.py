@@ -1,4 +1,4 @@
-"""Facts about the file system of a run that void evidence of reading storage (files/storage_proofs.py)."""
+"""Facts about the file system of a run that invalidate evidence of reading storage (files/storage_proofs.py)."""
 
 import fcntl
 import os
@@ -21,7 +21,7 @@ _ENCODED_FILES, _DENSE = 8, 0.9
 
 def of(folder: Path, files: Sequence[str] = ()) -> list[str]:
     """Return the facts about the file system of a folder. files: files that are read, to be checked for compression,
-    for holes, and for being on other file systems.
+    holes and other file systems.
     """
     file_system = filesystem.of(folder)
     facts = {*file_system.options, *block_devices.below(file_system).facts}

@@ -1,4 +1,4 @@
-"""Checkpoints: write model state while training waits or goes on, and read it after the last step. The time of
+"""Checkpoints: write model state while training waits or continues, and read it after the last step. The time of
 checkpoints is reported separately from the time of the steps.
 """
 
@@ -86,7 +86,7 @@ class Checkpoints:
         return saved
 
     def begin(self) -> "Future[Saved]":
-        """Write this rank's files of a checkpoint while training goes on. Return a future of the times and the bytes
+        """Write this rank's files of a checkpoint while training continues. Return a future of the times and the bytes
         written. Wait until the previous checkpoint is written, and raise its error if writing failed.
         """
         self.finish()
@@ -142,8 +142,8 @@ class Checkpoints:
         self._outputs.close()
 
     def _part(self, rank: int, number: int) -> CheckpointPart:
-        """Return the files of a checkpoint that `rank` writes. A later checkpoint has the names of the one it
-        overwrites.
+        """Return the files of a checkpoint that `rank` writes. A later checkpoint has the same file names as the
+        checkpoint that it overwrites.
 
         No two files of a run have equal blocks, unless a rank has more than 1024 files.
         """

@@ -21,8 +21,8 @@ _PATIENCE = 5.0
 class Traffic(NamedTuple):
     """Read traffic of all processes on the node since the file system was mounted. asked: bytes that the read calls of
     these processes returned, from the cache or from servers; None if the client does not count them. arrived: bytes
-    that servers sent to the node. kept: bytes that the client returned from its own memory, at most; they may be among
-    those that servers sent.
+    that servers sent to the node. kept: upper limit of the bytes that the client returned from its own memory; servers
+    may have sent some of them.
     """
 
     asked: int | None
@@ -98,7 +98,7 @@ def _nfs(mount: str) -> Traffic | None:
 def _disks(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
     """Return a function that reads the counters of the disks below a file system, or None if there are none. The kernel
     counts a block request for a process even if a loop device, or a device in memory that is mounted elsewhere, answers
-    it. A disk that has counted nothing since the node started counts nothing at all.
+    it. A disk whose counter is 0 since the node started is assumed to have no counter.
     """
     stack = block_devices.below(file_system)
     if not stack.disks:
@@ -158,7 +158,8 @@ def _ceph_fuse(mount: str) -> Callable[[], Traffic | None] | None:
 
 def _ceph_traffic(socket: str) -> Traffic | None:
     """Read the counters of ceph-fuse. The messengers count all bytes that arrived, answers of metadata servers
-    included. The throttle of the objecter counts the bytes of requests to OSDs, at most. The smaller one is right.
+    included. The throttle of the objecter gives an upper limit of the bytes of requests to OSDs. The smaller of the two
+    numbers is used.
     """
     counters = _asked(socket, "perf dump")
     if counters is None:

@@ -19,8 +19,8 @@ _QUICK_S = 300e-6
 # In assemble(): the longest pause, the pause as a fraction of the time waited so far, and the polls between two pauses.
 # MPICH needs several polls to complete a barrier.
 _LONGEST_POLL_S, _POLL_FRACTION, _POLLS_IN_TURN = 10e-3, 0.05, 4
-# poll(2) of nothing with a timeout of 0 releases Python's lock and returns at once. time.sleep(0) takes 50 us, which is
-# the slack of the kernel's timers.
+# poll(2) of nothing with a timeout of 0 releases Python's lock and returns immediately. time.sleep(0) takes 50 us, the
+# slack of the kernel's timers.
 _let_threads_run = select.poll().poll
 _ROUND_TRIPS = 10
 _TAG = 7
@@ -98,13 +98,13 @@ def longest(comm: "Intracomm", seconds: float) -> float:
 
 
 def quick_seconds(ranks_on_node: int) -> float:
-    """Return for how long a waiting rank may poll without a pause: 0 if the ranks of its node exceed the cores."""
+    """Return the time for which a waiting rank may poll without a pause: 0 if the node has more ranks than cores."""
     return _QUICK_S if ranks_on_node <= len(os.sched_getaffinity(0)) else 0.0
 
 
 def wait(request: "Request", quick_s: float = 0.0) -> None:
-    """Wait until the MPI request completes, sleeping between polls. quick_s: time for which polls have no pause, but
-    let threads of this rank run.
+    """Wait until the MPI request completes, sleeping between polls. quick_s: time for which polls have no pause; other
+    threads of this rank can run meanwhile.
     """
     if quick_s:
         until = now() + quick_s

@@ -57,7 +57,7 @@ def fill(row: Rows, first: int, compressibility: Compressibility = RANDOM) -> No
 
 
 def _fill_in_block(row: Rows, first: int, compressibility: Compressibility) -> None:
-    """Fill `row` with the bytes of the stream that start at byte `first`. All of them lie in one block."""
+    """Fill `row` with the bytes of the stream that start at byte `first`. All of them are in one block."""
     number, begin = divmod(first, BLOCK)
     lead = min(-begin % WORD, len(row))
     count = (len(row) - lead) // WORD

@@ -16,7 +16,7 @@ from dlio_hpc.dataset.sample_layout import Place, Places
 
 _REMEDY = "the sample differs from the generated contents; remove the dataset's folder and generate the dataset again"
 
-# Number of beginnings that are compared at once.
+# Number of beginnings that are compared together.
 _AT_ONCE = 64
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 @functools.cache
 def is_watched() -> bool:
-    """Return whether libdarshan is loaded in this process. LD_PRELOAD does not show this, because the loader skips a
+    """Return whether libdarshan is loaded in this process. LD_PRELOAD is not evidence, because the loader skips a
     library that it cannot load.
     """
     try:

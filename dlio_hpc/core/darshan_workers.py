@@ -1,6 +1,6 @@
 """Darshan's logs of worker processes, which PyTorch spawns.
 
-A worker is no process of MPI, so the log of the ranks does not have its reads. A worker therefore has a log of its own:
+A worker is not an MPI process, so the log of the ranks does not contain its reads. A worker therefore has its own log:
 Darshan records a process without MPI if DARSHAN_ENABLE_NONMPI is set when the process starts and when it ends. The
 variable must not be set in a rank, where Darshan waits for MPI_Init.
 """
@@ -29,8 +29,8 @@ class WorkerLogs:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Let Darshan record the processes that are started in a `with` block. It records no other program than Python:
-        libraries start small programs when they are imported, and one of those could take the name of a log.
+        """Let Darshan record the Python processes that are started in a `with` block. Other programs are not recorded,
+        because libraries start small programs when they are imported, and such a program could take the name of a log.
 
         Python's resource tracker, which it starts before the first worker, is not recorded.
         """

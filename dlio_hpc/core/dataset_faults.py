@@ -1,4 +1,6 @@
-"""Errors about files of a dataset. What to do depends on whether the dataset was generated or existed already."""
+"""Errors about files of a dataset. The advice in a message depends on whether the dataset was generated or existed
+already.
+"""
 
 from dlio_hpc.base.errors import ABSENT, DlioError, InvalidRun, of_system, unreadable
 

@@ -1,5 +1,5 @@
-"""Evaluation passes: steps over a second dataset between two epochs, without checkpoints. Their time is kept apart from
-that of training.
+"""Evaluation passes: steps over a second dataset between two epochs, without checkpoints. Their time is not part of the
+training time.
 """
 
 from functools import partial

@@ -23,8 +23,8 @@ MOST_VIEWS = 1024
 
 
 class ReadRequests(NamedTuple):
-    """Read requests, an element per request in each list. files: numbers of the files. offsets: bytes from the start of
-    the file. sizes: bytes. views: memory views, at most 1024, which are filled in order.
+    """Read requests. Each list has one element per request. files: numbers of the files. offsets: offsets in the file
+    in bytes. sizes: sizes in bytes. views: memory views, at most 1024, which are filled in order.
     """
 
     files: list[int]
@@ -47,7 +47,7 @@ class OpenFile(NamedTuple):
 
     def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally, done: int = 0) -> None:
         """Fill `views` with the bytes of the file that start at `offset`, in requests of `transfer_size` bytes. Raise
-        InvalidRun if the file ends before the views are full. done: number of bytes that are in the views already.
+        InvalidRun if the file ends before the views are full. done: number of bytes that are already in the views.
         """
         wanted = sum(map(len, views))
         expected = offset, offset + wanted

@@ -33,7 +33,7 @@ class FioThread(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Outcome of a run of fio. version: such as fio-3.36. why_not: reason why nothing was counted; None if fio ran."""
+    """Outcome of a run of fio. version: such as fio-3.36. why_not: reason why fio did not run; None if it ran."""
 
     version: str
     bytes_read: int

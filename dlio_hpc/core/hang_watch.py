@@ -1,7 +1,7 @@
-"""Watch for storage that does not answer. A rank that waits for it in a system call reaches no barrier, and the time
-limit would end the job without a result. A thread of each rank therefore looks at times what its rank waits in. If the
-time limit is near, the ranks write this and the epochs that have ended to files, and one of them writes the result and
-ends all ranks. Ranks that wait for storage cannot communicate by MPI.
+"""Watch for storage that does not respond. A rank that waits for storage in a system call reaches no barrier, and the
+time limit would end the job without a result. A thread of each rank therefore checks at intervals what its rank waits
+in. If the time limit is near, the ranks write this and their finished epochs to files, and one rank writes the result
+and ends all ranks. Ranks that wait for storage cannot communicate by MPI.
 """
 
 import io
@@ -44,7 +44,7 @@ Doing = Literal["storage", "ranks", "compute", "other"]
 
 
 class RankSighting(Struct, frozen=True):
-    """What a rank waits in. call: its system call. seconds: time for which it is known to wait. since: time, UTC."""
+    """What a rank waits in. call: system call. seconds: time for which it is known to wait. since: time, UTC."""
 
     rank: int
     doing: Doing
@@ -54,8 +54,8 @@ class RankSighting(Struct, frozen=True):
 
 
 class HangTimes(NamedTuple):
-    """Seconds. patience: time after which storage counts as not answering. notice: time after the order to stop in
-    which ranks can stop by themselves. late: time for which ranks are waited for. look: time between two looks.
+    """Times in seconds. patience: time after which storage counts as not responding. notice: time after the order to
+    stop in which ranks can stop by themselves. late: time to wait for other ranks. look: time between two checks.
     """
 
     patience: float
@@ -72,9 +72,9 @@ def limits(warning_time: float) -> HangTimes:
 
 class HangWatch:
     """Context manager that watches this rank in a thread. directory, folder: folders of the job and of the run. finish:
-    function that reports, on one rank. Its arguments are the reason, what is kept, the rank that hangs longest, and the
-    merged epochs that have ended on all ranks, or None if there are none. It must end all ranks. live: writer of the
-    state of this rank.
+    function that one rank calls to report. Its arguments are the reason, a text that says what is kept, the rank that
+    hangs longest, and the merged epochs that have ended on all ranks, or None if there are none. It must end all ranks.
+    live: writer of the state of this rank.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class HangWatch:
             safe_folders.discard(self._folder)
 
     def watch(self, recorder: Recorder) -> None:
-        """Have the epochs of this recorder kept if storage does not answer, and its state written."""
+        """Keep the epochs of this recorder if storage does not respond, and write the state of the recorder."""
         self._recorder = recorder
         self._live.watch(recorder)
 
@@ -128,8 +128,8 @@ class HangWatch:
                 print(f"dlio-hpc: rank {self._rank}: {fault}", file=sys.stderr)
 
     def _look(self, now: float) -> None:
-        """Look what this rank does. If the job was told to stop, and the rank or another one makes no progress, write
-        it, and report it if this is for this rank to do.
+        """Check what this rank does. If the job was told to stop, and this or another rank makes no progress, write the
+        state of this rank. If this rank is to report, report.
         """
         doing, lasts = self._doing(now)
         longest = self._calls.longest() if doing == "other" and lasts >= min(_QUIET_S, self._times.patience) else None
@@ -172,7 +172,9 @@ class HangWatch:
             self._first = min(self._first, now)
 
     def _report(self) -> None:
-        """Report if storage does not answer, on the lowest rank that has written. Other ranks go on."""
+        """If storage does not respond, write the report on the lowest rank that has written its state. The other ranks
+        continue.
+        """
         if any((self._folder / _sighting_name(rank)).exists() for rank in range(self._rank)):
             return
         reason = message(_sightings(self._folder, len(self._hosts)), [host.name for host in self._hosts])
@@ -199,7 +201,7 @@ class HangWatch:
 
 
 def _doing(frame: FrameType | None) -> tuple[Doing, tuple[FrameType, int] | None]:
-    """Return what a thread does whose innermost frame is `frame`, and the place in the program where it does this."""
+    """Return what a thread does, and the place in the program where it does this. frame: its innermost frame."""
     inner = frame
     while frame is not None:
         if frame.f_code in _WAITS:
@@ -218,8 +220,9 @@ def _is_same(one: tuple[FrameType, int], other: tuple[FrameType, int]) -> bool:
 
 
 def message(sightings: list[RankSighting], hosts: list[str]) -> tuple[str, int] | None:
-    """Return a text that says which rank waits in which call, and this rank. Return None if no rank is seen to wait for
-    storage, unless a rank has written nothing and all others wait for it. hosts: for each rank, the name of its node.
+    """Return a text that says which rank waits in which call, and this rank. Return None if no rank is known to wait
+    for storage, unless a rank has written nothing and all others wait for it. hosts: for each rank, the name of its
+    node.
     """
     waiting = sorted((one for one in sightings if one.doing == "storage"), key=lambda one: -one.seconds)
     silent = sorted(set(range(len(hosts))) - {one.rank for one in sightings})
@@ -254,7 +257,7 @@ def _recording_name(rank: int, epochs: int) -> str:
 
 
 def _sightings(folder: Path, ranks: int) -> list[RankSighting]:
-    """Return what the ranks have written, by rank."""
+    """Return the states that the ranks have written, by rank."""
     listed = []
     for rank in range(ranks):
         path = folder / _sighting_name(rank)
@@ -277,7 +280,7 @@ def _encoded(recording: Recording) -> bytes:
 
 
 def _decoded(content: bytes) -> Recording:
-    """Return the recording that _encoded() has made `content` of."""
+    """Return the recording in `content`, the result of _encoded()."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         reads, counts = ReadLog(), Tally()
         for name in _READS:
@@ -298,7 +301,7 @@ _COUNTS = ("opens", "overhead_bytes", "requests", "preprocess_s")
 
 
 def _common(recordings: list[Recording]) -> list[Recording]:
-    """Return the recordings with the checkpoints and passes that all ranks have."""
+    """Return the recordings, restricted to the checkpoints and passes that all ranks have."""
     for name in ("checkpoints", "restored", "evaluated"):
         least = min(len(getattr(recording, name)) for recording in recordings)
         recordings = [recording._replace(**{name: getattr(recording, name)[:least]}) for recording in recordings]

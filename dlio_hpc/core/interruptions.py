@@ -1,5 +1,5 @@
 """Interruptions of a run: times in which ranks were stopped, or in which the emulated computation took far longer than
-asked. The times of the steps contain them.
+requested. The times of the steps contain them.
 """
 
 import signal
@@ -27,8 +27,8 @@ _MOST = 20
 
 
 class Stops(NamedTuple):
-    """Signs of interruptions that a rank saw. continued: timestamps at which the rank received SIGCONT. suspended_s:
-    seconds in which its node was suspended. gaps: ends and lengths of times in which no thread of the rank ran.
+    """Signs of interruptions on a rank. continued: timestamps at which the rank received SIGCONT. suspended_s: seconds
+    for which its node was suspended. gaps: ends and lengths of times in which no thread of the rank ran.
     """
 
     continued: list[float]
@@ -39,9 +39,9 @@ class Stops(NamedTuple):
 class StopWatch:
     """Context manager that records the signs of interruptions. SIGCONT ends a stop by SIGSTOP or SIGTSTP, which batch
     systems send to suspended jobs. CLOCK_BOOTTIME counts the time in which a node is suspended; CLOCK_MONOTONIC does
-    not. A thread that sleeps for 50 ms again and again notices when it sleeps far longer, and the process used no
-    processor meanwhile: a frozen control group sends no signal. has_heartbeat: whether there is such a thread.
-    Libraries may hold Python's lock while they wait for storage, which looks the same: it is of use only without them.
+    not. A frozen control group sends no signal. Therefore, a thread sleeps for 50 ms repeatedly, and detects sleeps
+    that were far longer while the process used no CPU. has_heartbeat: whether there is such a thread. It is useful only
+    if no library holds Python's lock while it waits for storage, because this looks the same.
     """
 
     def __init__(self, has_heartbeat: bool = False) -> None:
@@ -90,8 +90,8 @@ def _suspended() -> float:
 
 
 def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interruption]:
-    """Return the interruptions of a run, the longest first. In a step, a stop explains a long computation. stops: signs
-    that each rank saw. per_epoch: steps of an epoch.
+    """Return the interruptions of a run, the longest first. A long computation is not reported if a stop in the same
+    step explains it. stops: signs on each rank. per_epoch: steps of an epoch.
     """
     if not merged.steps.size:
         return []
@@ -105,8 +105,8 @@ def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interrupt
 
 
 def _overrun(merged: Merged, per_epoch: int) -> Iterator[Interruption]:
-    """Yield the steps whose computation took far longer than asked. If it did on all ranks at once, they were stopped:
-    a sleeping process does not take longer by itself.
+    """Yield the steps whose computation took far longer than requested. If it did on all ranks in the same step, the
+    ranks were stopped, because a sleeping process does not take longer by itself.
     """
     computed, asked = merge.phase(merged.steps, merge.COMPUTE), merged.steps[..., ASKED]
     over = computed - asked
@@ -122,7 +122,7 @@ def _overrun(merged: Merged, per_epoch: int) -> Iterator[Interruption]:
 
 
 def _continued(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interruption]:
-    """Yield the steps in which ranks were continued after a stop, and that took longer than the median step."""
+    """Yield the steps in which ranks continued after a stop, and which took longer than the median step."""
     begins = merged.steps[..., STARTED]
     ends = np.concatenate([begins[:, 1:], merged.steps[:, -1:, SYNCED]], axis=1)
     longer = (ends - begins) - np.median(ends - begins)
@@ -140,7 +140,7 @@ def _continued(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[I
 
 def _gaps(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interruption]:
     """Yield the steps in which no thread of a rank ran for a while, and the sum of such times between and after steps,
-    in checkpoints for example. What comes before the first step is not measured.
+    for example in checkpoints. Times before the first step are not measured.
     """
     begins, ends = merged.steps[..., STARTED], merged.steps[..., SYNCED]
     inside: dict[int, list[float]] = {}

@@ -36,7 +36,7 @@ _REQUESTS_AT = 0x10000000
 # The kernel delivers results only while the thread waits for them (IORING_SETUP_SINGLE_ISSUER and DEFER_TASKRUN, Linux
 # 6.1). An older kernel knows no such flags, and refuses them with EINVAL.
 _FLAGS = (1 << 12 | 1 << 13, 0)
-# IORING_FEAT_SINGLE_MMAP: both rings lie in one mapping. IORING_FEAT_RW_CUR_POS came with IORING_OP_READ in Linux 5.6.
+# IORING_FEAT_SINGLE_MMAP: both rings are in one mapping. IORING_FEAT_RW_CUR_POS came with IORING_OP_READ in Linux 5.6.
 _FEATURES = 1 << 0 | 1 << 3
 # Counters of the rings have 32 bits and wrap around.
 _COUNTER = 0xFFFFFFFF
@@ -103,7 +103,7 @@ class Ring:
             raise _refused(fault.errno or 0) from fault
 
     def _map(self, parameters: np.void) -> None:
-        """Map the rings into memory, and keep views of them. All state of the rings lies in this memory."""
+        """Map the rings into memory, and keep views of them. All state of the rings is in this memory."""
         submission, completion = parameters["submission"], parameters["completion"]
         entries, results = int(parameters["entries"]), int(parameters["results"])
         size = max(submission["array"] + entries * 4, completion["array"] + results * _RESULT.itemsize)

@@ -1,4 +1,4 @@
-"""The state of this rank in a run that goes on, written for commands that watch the job (live_state.py)."""
+"""State of this rank during a run, written for commands that watch the job (live_state.py)."""
 
 import os
 import time
@@ -26,7 +26,7 @@ _COHERENT = storage_proofs.COUNTED | storage_proofs.MEMORY | {"lustre", "gpfs", 
 
 class LiveWriter:
     """Writer of the state of this rank. A thread calls look() at least once a second. If a state cannot be written,
-    nothing more is written: the run does not depend on it.
+    writing stops, because the run does not depend on it.
 
     folder: folder of the states of a run, which exists if commands can watch it. hosts: nodes of all ranks.
     """

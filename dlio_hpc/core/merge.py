@@ -111,8 +111,8 @@ def of_recordings(hosts: list[Host], recordings: list[Recording]) -> Merged:
 
 
 def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBins) -> tuple[Any, ...]:
-    """Return what a rank contributes to the arrays of Merged, in their order. offset: seconds that are added to the
-    clock of the rank.
+    """Return the arrays that a rank contributes to Merged, in the order of its fields. offset: seconds that are added
+    to the clock of the rank.
     """
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
@@ -140,7 +140,7 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
 
 
 def _span(activity: Activity, offset: float) -> tuple[float, float]:
-    """Return the time that the bins of a rank cover, on rank 0's clock; an empty span if it has no bins."""
+    """Return the time that the bins of a rank cover, on rank 0's clock. The span is empty if the rank has no bins."""
     time_bins = activity.time_bins
     return (time_bins.start + offset, time_bins.end + offset) if time_bins.bins else (math.inf, -math.inf)
 
@@ -228,8 +228,8 @@ def _of_epoch(saved: Floats, epoch: int) -> Floats:
 
 
 def _own_s(saved: Floats) -> float:
-    """Return the seconds that dlio-hpc itself took for these checkpoints, as the mean over ranks. They are no part of a
-    pause, and are subtracted from times that they lie in.
+    """Return the seconds that dlio-hpc itself took for these checkpoints, as the mean over ranks. They are not part of
+    a pause, and are subtracted from the times that contain them.
     """
     return float(saved[..., checkpoint.OWN_S].sum()) / len(saved)
 

@@ -61,7 +61,7 @@ def between(before: Floats, after: Floats) -> Floats:
 
 
 def together(spans: Floats) -> Floats:
-    """Return the differences of consecutive spans together. spans: results of between(), shape (spans, columns)."""
+    """Return the sum of the differences over consecutive spans. spans: results of between(), shape (spans, columns)."""
     span: Floats = spans.sum(axis=0)
     span[[CORES, LOAD]] = spans[-1, [CORES, LOAD]]
     return span

@@ -5,8 +5,8 @@ is killed. The job script runs this file by its path, with the standard library 
 failed or was ended. Ranks call clear() before MPI_Init: under Slurm, MPICH names its segment after job and step, and
 does not start if an earlier job left a segment of this name.
 
-A file is removed if its name is known here, it belongs to this user, and no live process needs it. What cannot be
-decided is left alone: files that processes of another PID namespace may use, and folders that nodes may share.
+A file is removed if its name is known here, it belongs to this user, and no live process needs it. In doubt, files are
+kept: files that processes of another PID namespace may use, and files in folders that nodes may share.
 """
 
 import errno
@@ -42,8 +42,8 @@ _SESSIONS = re.compile(r"ompi\..+\.\d+")
 
 
 def mark(folder: str = _SHM) -> None:
-    """Mark the segments that this rank maps. Called after MPI_Init, when no process is about to open them: a marked
-    segment may be removed as soon as no process maps it. The mark is a permission, because the kernel sets the
+    """Mark the segments that this rank maps. A marked segment may be removed as soon as no process maps it. Call this
+    after MPI_Init, when no process is about to open a segment. The mark is a permission, because the kernel sets the
     modification time of a segment whenever a rank writes to a new page. folder: folder of shared memory.
     """
     with suppress(OSError):
@@ -54,7 +54,7 @@ def mark(folder: str = _SHM) -> None:
 
 
 def clear(shm: str = _SHM, temporary: Iterable[str] | None = None) -> None:
-    """Remove what dead processes of this user left. shm: folder of shared memory. temporary: folders of temporary
+    """Remove files that dead processes of this user left. shm: folder of shared memory. temporary: folders of temporary
     files; None for those of this process.
     """
     if not _sees_all_processes():
@@ -128,7 +128,7 @@ def _is_left_semaphore(file: _File, processes: _Processes) -> bool:
 
 
 def _is_left_topology(file: _File, processes: _Processes) -> bool:
-    """Return whether the hydra proxy has ended that wrote the topology of the node for its ranks."""
+    """Return whether the file is a topology of the node for ranks, and the hydra proxy that wrote it has ended."""
     return file.changed + _TICK_S < processes.first_proxy
 
 
@@ -139,7 +139,9 @@ def _is_left_session(file: _File, processes: _Processes) -> bool:
 
 
 def _is_left_source(_: _File, processes: _Processes) -> bool:
-    """Return whether no process has TensorFlow, which reads the sources that AutoGraph wrote until it ends."""
+    """Return whether no process has TensorFlow loaded. Until its end, such a process reads the sources that AutoGraph
+    wrote.
+    """
     return not any("tensorflow" in path for path in processes.paths)
 
 
@@ -176,12 +178,12 @@ _JUDGES: tuple[tuple[re.Pattern[str], Callable[[_File, _Processes], bool]], ...]
 
 
 def _judge(name: str) -> Callable[[_File, _Processes], bool] | None:
-    """Return the function that decides whether a file of this name is left over; None for an unknown name."""
+    """Return the function that decides whether a file with this name is left over, or None for an unknown name."""
     return next((judge for pattern, judge in _JUDGES if pattern.fullmatch(name)), None)
 
 
 def _own(folder: str) -> Iterator[_File]:
-    """Yield the files and folders of this user in `folder`, and those in a folder of Open MPI 4."""
+    """Yield the files and folders of this user in `folder`, including those inside a folder of Open MPI 4."""
     with suppress(OSError):
         for name in os.listdir(folder):
             with suppress(OSError):  # removed meanwhile
@@ -212,7 +214,7 @@ def _sees_all_processes() -> bool:
 
 
 def _is_of_node(folder: str) -> bool:
-    """Return whether a folder lies on a file system that belongs to this node alone."""
+    """Return whether a folder is on a file system that belongs to this node alone."""
     kind, longest = b"", -1
     with suppress(OSError):
         for line in _content("/proc/self/mounts").splitlines():
@@ -240,7 +242,7 @@ def _content(path: str) -> bytes:
 
 
 def _has_ranks(job: str) -> bool:
-    """Return whether a rank of the job lives on this node, or a process that it forked. job: directory of the job."""
+    """Return whether a rank of the job, or a process that it forked, lives on this node. job: directory of the job."""
     for number in _numbers():
         with suppress(OSError):
             if os.readlink(f"/proc/{number}/cwd") == job and b"dlio_hpc.core" in _content(f"/proc/{number}/cmdline"):

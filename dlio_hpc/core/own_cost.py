@@ -20,8 +20,8 @@ def seconds(workload: Workload, steps: Floats, waited_s: float, auxiliary_s: flo
 
 
 def _only_reads(workload: Workload) -> bool:
-    """Return whether reader threads do nothing but read. Otherwise they parse, decompress, verify or preprocess samples
-    as well, or a library does this. That is work of the workload, not a cost of dlio-hpc.
+    """Return whether reader threads do nothing but read. Return False if they, or a library, also parse, decompress,
+    verify or preprocess samples. This is work of the workload, not a cost of dlio-hpc.
     """
     dataset, reader = workload.dataset, workload.reader
     return (

@@ -1,6 +1,6 @@
 """Functions of the C library that a preloaded library replaces in this process (LD_PRELOAD). Such a library may cache
 data, as HVAC and UnifyFS do, or end fsync(2) before data are on storage, as libeatmydata does. A filter of system calls
-may do the latter, too, as systemd-nspawn --suppress-sync does.
+may disable fsync(2), too, for example systemd-nspawn --suppress-sync.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ _CLOSED = 1 << 30
 
 
 def syncs() -> bool:
-    """Return whether fsync(2) reaches the kernel: it then fails for a file that is not open."""
+    """Return whether fsync(2) reaches the kernel. If it does, it fails for a descriptor that is not open."""
     try:
         os.fsync(_CLOSED)
     except OSError:
@@ -37,8 +37,8 @@ def syncs() -> bool:
 
 
 def replacing(functions: Iterable[str]) -> list[str]:
-    """Return the names of the libraries that replace any of these functions, sorted. A library that only records calls
-    is left out, and so is what cannot be determined (a C library without dladdr(3)).
+    """Return the names of the libraries that replace any of these functions, sorted. Libraries that only record calls
+    are left out. Return an empty list if this cannot be determined (a C library without dladdr(3)).
     """
     process = ctypes.CDLL(None)
     if not hasattr(process, "dladdr"):

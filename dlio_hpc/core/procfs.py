@@ -24,8 +24,8 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """Return the increase of the counters since `before`, counters that were read earlier. To read the counters is
-        itself a call that they count. The call that read `before`, and its bytes, are left out of the increase.
+        """Return the increase of the counters since `before`, counters that were read earlier. Reading the counters is
+        itself a counted call. The call that read `before`, and its bytes, are left out of the increase.
         """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)

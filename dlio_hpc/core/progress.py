@@ -31,7 +31,7 @@ class Progress:
         return self._speaks and (done >= total or now() >= self._next)
 
     def begin(self, total: int, unit: str) -> None:
-        """Set the number of items of this rank, of which none is done. Their time begins now."""
+        """Set the number of items of this rank. No item is done yet, and the time of the items begins now."""
         self.total, self.unit, self._began = total, unit, now()
 
     def add(self, size: int) -> None:

@@ -112,8 +112,8 @@ def common(width: float, begin: float, end: float, ranks: int) -> TimeBins:
 
 def spread(times: Floats, amounts: Floats, time_bins: TimeBins) -> Floats:
     """Return the amounts per bin, shape (k, bins). amounts: k rows of n amounts, shape (k, n). times: start and end of
-    each of the n amounts in seconds, shape (2, n); all must lie within `time_bins`. Each amount is spread evenly
-    between its start and its end.
+    each of the n amounts in seconds, shape (2, n); all must be within `time_bins`. Each amount is spread evenly between
+    its start and its end.
     """
     edges: Floats = (time_bins.first + np.arange(time_bins.bins + 1.0)) * time_bins.width
     return np.array([intervals.binned(times, row, edges) for row in amounts])

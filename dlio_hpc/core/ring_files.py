@@ -27,7 +27,7 @@ class RingFiles(OpenFiles):
         self._rings: list[Ring] = []
 
     def fetch(self, reads: ReadRequests, tally: Tally) -> None:
-        """Read all requests, at the same time if they are for few files."""
+        """Read all requests. If they are for few files, all are in flight at the same time."""
         for group in _of_few_files(reads):
             self._fetch_together(group, tally)
 

@@ -115,8 +115,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 
 class _Job(NamedTuple):
-    """What a result says of its job. directory, folder: folders of the job and of the run. memory: memory of
-    the nodes, on rank 0. mounts: file systems at the start of the run; empty on other ranks than 0.
+    """Facts about the job that a result contains. directory, folder: folders of the job and of the run. memory: memory
+    of the nodes, on rank 0. mounts: file systems at the start of the run; empty on other ranks than 0.
     """
 
     directory: Path
@@ -160,8 +160,9 @@ def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, 
 
 def _end_hanging(comm: "Intracomm", job: _Job, reason: str, kept: str, rank: int, merged: merge.Merged | None) -> None:
     """Write the result of the epochs that have ended on all ranks, and error.json, and end all ranks, because storage
-    does not answer. A thread calls this: it does not communicate by MPI, and waits for no storage but that of the job's
-    directory. kept: text that says what is kept. rank: the rank that hangs. merged: these epochs; None for none.
+    does not respond. A thread calls this function, so it does not communicate by MPI, and accesses only the storage of
+    the job's directory. kept: text that says what is kept. rank: the rank that hangs. merged: these epochs; None for
+    none.
     """
     threading.Timer(_ABORT_S, os._exit, [Incomplete.exit_code]).start()
     message = f"{reason}; {kept}"
@@ -195,7 +196,9 @@ def _keep(job: _Job, reason: str, merged: merge.Merged) -> None:
 
 
 class ResultKept(InfrastructureError):
-    """The folder of runs is full. The result of the run is complete, but kept elsewhere, or its timeline is missing."""
+    """Error for a full folder of runs. The result of the run is complete, but is kept elsewhere, or its timeline is
+    missing.
+    """
 
 
 def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSError | None) -> None:
@@ -224,7 +227,7 @@ def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSErro
 
 
 def _require_file_system(plan: Plan, run: Run) -> None:
-    """Raise InfrastructureError if the data of the run lie on another kind of file system than the site expects."""
+    """Raise InfrastructureError if the data of the run are on another kind of file system than the site expects."""
     places = [run.dataset] * run.workload.dataset.is_stored + [run.outputs] * (run.workload.checkpoint is not None)
     for place in places:
         if (why := filesystem.unexpected(Path(place), plan.site.file_system)) is not None:
@@ -241,8 +244,8 @@ def probe(comm: "Intracomm", folder: Path, plan: Plan, run: Run) -> None:
 
 
 def _end(directory: Path, result: Result) -> None:
-    """If time ran out before the end of the run, write the stop file, which tells the job script to stop. Raise
-    InvalidRun if the run was not made as planned.
+    """Write the stop file if time ran out before the end of the run. It tells the job script to stop. Raise InvalidRun
+    if the run was not made as planned.
     """
     summary = result.summary
     if summary is not None and summary.cut_short is not None:
@@ -389,8 +392,8 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _cut_short(run: Run, summary: Summary) -> str | None:
-    """Return what a run has done, in relation to the plan, of the parts that are not complete because time ran out.
-    Return None if nothing is missing.
+    """Return a text with the parts of a run that are incomplete because time ran out, compared with the plan. Return
+    None if nothing is missing.
     """
     evaluation, checkpoint = run.evaluation, run.workload.checkpoint
     evaluated = summary.evaluation.samples if summary.evaluation else 0

@@ -1,7 +1,7 @@
 """Plain reading of a dataset's files before a measured run: a reference for the rate of the run.
 
-All requests use O_DIRECT, so the probe neither finds pages in memory nor leaves any there: the run finds the
-cache as it was. Threads read different parts of the dataset, and each probe begins at another place.
+All requests use O_DIRECT, so the probe neither reads pages from memory nor leaves any there, and the cache is unchanged
+for the run. Threads read different parts of the dataset, and each probe begins at another place.
 """
 
 import mmap
@@ -35,8 +35,8 @@ _OPEN = 16
 
 class ThreadPart(NamedTuple):
     """Part of the dataset that a thread reads. run: run whose dataset it is. number: number of the thread among all
-    `threads` of all ranks. shift: places by which the begins of all parts are shifted, so that each probe reads other
-    bytes. A dataset has `threads` places in each file.
+    `threads` of all ranks. shift: number of places by which the beginning of each part is shifted, so that each probe
+    reads other bytes. A dataset has `threads` places in each file.
     """
 
     run: Run
@@ -99,7 +99,7 @@ def _unsuitable(run: Run) -> str | None:
     """Return the reason why the file system of the dataset cannot be probed, or None if it can."""
     kind = filesystem.of(Path(run.dataset)).kind
     if kind in storage_proofs.MEMORY:
-        return f"the dataset lies in memory ({kind})"
+        return f"the dataset is in memory ({kind})"
     proofs = storage_proofs.of(kind)
     return None if proofs.direct or proofs.count else f"{kind} may cache what O_DIRECT reads"
 

@@ -226,7 +226,7 @@ class _Loop(NamedTuple):
 
     def verify(self, epoch: int, synced: float, batch: Batch) -> None:
         """Compare a batch with the generated contents, after its step. If whole samples are compared, a barrier
-        follows, so that other ranks do not count this time as synchronisation in their next step. synced: timestamp of
+        follows, so that the next step does not count this time as synchronisation on other ranks. synced: timestamp of
         the end of the step.
         """
         started = clock.now()
@@ -244,9 +244,8 @@ class _Loop(NamedTuple):
         self.record.arrived(columns, arrivals.from_storage(columns))
 
     def save(self, epoch: int, number: int) -> None:
-        """Write a checkpoint if one is due after this step, and record its time. The pause is that of the rank for
-        which it lasts longest, without the time in which that rank makes or compares contents. The rest of the time
-        that this takes is a cost of dlio-hpc.
+        """Write a checkpoint if one is due after this step, and record its time. The pause is the longest pause of any
+        rank, without the time in which that rank makes or compares contents. The remaining time is a cost of dlio-hpc.
         """
         assert self.checkpoints is not None
         if not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
@@ -260,7 +259,7 @@ class _Loop(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What a recorder had counted when an epoch ended. epochs: number of epochs that had ended."""
+    """Counts of a recorder at the end of an epoch. epochs: number of epochs that had ended."""
 
     epochs: int
     reads: ReadLog
@@ -354,14 +353,15 @@ class Recorder:
         self._disturbances.append(columns)
 
     def keep(self, auxiliary_files: Counts) -> None:
-        """Keep what is counted so far, because an epoch has ended."""
+        """Save the current counts, because an epoch has ended."""
         counts = copy(self._counts)
         kept = _Kept(len(self._disturbances), self._reads.copy(), counts, self._bookkeeping_s, auxiliary_files)
         self._kept.append(kept)
 
     def finished(self, workload: Workload) -> "dict[int, Recording]":
-        """Return recordings of the epochs that have ended, without the one that is going on: by their number, those of
-        the last two ends of epochs. Checkpoints that are still being written in the background are left out.
+        """Return recordings of the epochs that have ended, without the current one. There are two, by number of epochs:
+        the recordings at the last two ends of an epoch. Checkpoints that are still being written in the background are
+        left out.
         """
         return {kept.epochs: self._finished(kept, workload) for kept in list(self._kept)}
 
@@ -411,6 +411,6 @@ def _written(saved: "list[tuple[float, float, float, float, Saved | Future[Saved
 
 
 def _figures(saved: "Saved | Future[Saved]") -> tuple[float, float, float, int]:
-    """Return the columns of a checkpoint that its writing gives."""
+    """Return the columns of a checkpoint that are known after it is written."""
     known = saved if isinstance(saved, Saved) else saved.result()
     return known.write_s, known.fsync_s, known.read_s, known.bytes

@@ -1,4 +1,4 @@
-"""Write-back of files that are still being written: storage receives the first bytes while the next are computed."""
+"""Write-back of files during writing: storage receives the first bytes while the next bytes are computed."""
 
 import ctypes
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ def written_early(descriptor: int, pieces: Iterable[Any]) -> Iterator[Any]:
 
 
 def _start(descriptor: int) -> None:
-    """Ask the kernel to write the dirty pages of an open file, without waiting. Errors are ignored: not every file
-    system has this call, and fsync(2) reports faults of storage.
+    """Ask the kernel to write the dirty pages of an open file, without waiting. Errors are ignored, because some file
+    systems do not support this call, and fsync(2) reports faults of storage.
     """
     ctypes.CDLL(None).sync_file_range(descriptor, ctypes.c_int64(0), ctypes.c_int64(0), _WRITE)

@@ -1,5 +1,5 @@
-"""Records and traces of several logs, put together. Each log belongs to a rank; a rank that has several processes has
-several logs.
+"""Combination of the records and traces of several logs. Each log belongs to a rank; a rank that has several processes
+has several logs.
 """
 
 from collections.abc import Sequence

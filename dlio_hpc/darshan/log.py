@@ -131,7 +131,7 @@ class Log(NamedTuple):
 
 
 def refuse_unmatched(logs: Sequence[Log], only: str | None) -> None:
-    """Raise ConfigError if the logs have files, but the path of none matches the regular expression `only`."""
+    """Raise ConfigError if the logs contain files, but no path matches the regular expression `only`."""
     names = [name for log in logs for name in log.names.values() if name.startswith("/")]
     if only is not None and names and not any(map(re.compile(only).search, names)):
         raise ConfigError(f"--only {only}: no path matches it; the log has {len(names)}, such as {names[0]}")

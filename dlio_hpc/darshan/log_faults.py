@@ -97,8 +97,8 @@ def _impossible(log: Log) -> Iterator[LogFault]:
 
 
 def _most(name: str) -> float:
-    """Return the largest plausible value of a counter. For a variance, it is the square of the value for other
-    counters.
+    """Return the largest plausible value of a counter. For a variance, it is the square of the largest plausible value
+    of other counters.
     """
     return _MOST**2 if "_VARIANCE_" in name else _MOST
 

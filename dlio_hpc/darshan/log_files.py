@@ -33,8 +33,8 @@ def listed(paths: Iterable[Path]) -> list[Path]:
         if not inside:
             path_kinds.refuse_other(path, "Darshan logs")
             raise ConfigError(
-                f"{path} is no recording and has no Darshan logs (*{SUFFIX}); dlio-hpc record makes a recording, and "
-                "dlio-hpc darshan --summary searches the folders below"
+                f"{path} is neither a recording nor a folder with Darshan logs (*{SUFFIX}); dlio-hpc record "
+                "makes a recording, and dlio-hpc darshan --summary searches the folders below"
             )
         logs += inside
     return logs

@@ -40,7 +40,7 @@ _MOST_BYTES, _MOST_SEGMENTS = 1 << 31, 1 << 36
 
 
 class _Broken(Exception):
-    """A region ends too soon, has a wrong checksum or has implausible contents."""
+    """Error for a region that ends too soon, has a wrong checksum or has implausible contents."""
 
     def __init__(self, name: Name, text: str) -> None:
         super().__init__(text)

@@ -1,1 +1,1 @@
-"""Datasets: where their files and samples are, in which order ranks read them, and how many bytes that takes."""
+"""Datasets: locations of their files and samples, the order in which ranks read them, and the bytes to read."""

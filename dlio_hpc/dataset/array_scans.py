@@ -107,9 +107,9 @@ def _names(file: Any) -> list[str]:
 
 
 def _form(stored: Any) -> Array:
-    """Return the form of an HDF5 dataset. Only the library can read data with filters other than gzip, data without a
-    place of their own in the file, and chunks that reach beyond a sample. Chunks that were never written have no place:
-    the library returns the fill value for them.
+    """Return the form of an HDF5 dataset. Only the library can read data with filters other than gzip, data that are
+    not stored in the file as such, and chunks that reach beyond a sample. For example, chunks that were never written
+    are not stored: the library returns the fill value for them.
     """
     properties = stored.id.get_create_plist()
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
@@ -129,7 +129,7 @@ def _form(stored: Any) -> Array:
 
 
 def _chosen(path: str, name: str | None, names: Sequence[str]) -> str:
-    """Return the name of the array to read. Raise ConfigError if there is no such array, or if the choice is open."""
+    """Return the name of the array to read. Raise ConfigError if there is no such array, or if there are several."""
     listing = ", ".join(names[:10]) or "none"
     if name is not None:
         if name.strip("/") not in names:

@@ -18,7 +18,7 @@ _FILE_HEADERS, _TENSOR_HEADERS = 16 << 10, 6 << 10
 
 
 class StateFile(NamedTuple):
-    """A file of a checkpoint. arrays: bytes of each array in the file, in turn."""
+    """A file of a checkpoint. arrays: bytes of each array in the file, in order."""
 
     name: str
     arrays: tuple[int, ...]
@@ -29,8 +29,8 @@ class StateFile(NamedTuple):
 
 
 def of_rank(checkpoint: Checkpoint, rank: int) -> list[StateFile]:
-    """Return the files of a checkpoint that `rank` writes. Without a model, a file has tensors of 64 MiB, and one with
-    the rest.
+    """Return the files of a checkpoint that `rank` writes. Without a model, a file has tensors of 64 MiB, and one
+    tensor with the remaining bytes.
     """
     if (state := checkpoint.state) is not None:
         return of_model(state, rank)
@@ -61,7 +61,7 @@ def space(checkpoint: Checkpoint, ranks: int) -> int:
 
 
 def narrowed(model: Model, hidden: int) -> Model:
-    """Return the model with another width. The other widths and the vocabulary change in proportion."""
+    """Return the model with another width. The other dimensions and the vocabulary change in proportion."""
     return structs.replace(
         model,
         hidden=hidden,
@@ -77,7 +77,7 @@ def parameters(model: Model) -> int:
 
 
 def of_model(state: ModelState, rank: int) -> list[StateFile]:
-    """Return the files that a rank writes, in turn. Ranks are numbered by tensor first, then by pipeline, then by
+    """Return the files that a rank writes, in order. Ranks are numbered by tensor first, then by pipeline, then by
     replica. Ranks beyond those of the parallelism write nothing.
     """
     split = state.parallelism

@@ -38,8 +38,8 @@ class Fingerprint(Struct, frozen=True):
 
 
 class StoredDataset(NamedTuple):
-    """A dataset and its place. folder: path of its folder; of files that exist already, the folder to which their names
-    are relative. fingerprint: of its content and its layout.
+    """A dataset and its location. folder: path of its folder; for existing files, the folder to which their names are
+    relative. fingerprint: fingerprint of its content and its layout.
     """
 
     folder: str

@@ -30,7 +30,7 @@ _SECOND = 10**9
 
 class ScanFolders(NamedTuple):
     """Folders that a scan uses. data: data directory, to which the pattern is relative. runs: folder of runs, which
-    holds the indices.
+    holds the indexes.
     """
 
     data: str
@@ -67,7 +67,7 @@ def _summary(index: SampleIndex, seconds: float) -> str:
 
 
 def _key(dataset: Dataset, listing: Listing) -> str:
-    """Return the name of an index. It depends on everything that the result of the scan depends on."""
+    """Return the name of an index. It depends on all inputs of the scan."""
     existing = dataset.existing
     assert existing is not None
     settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder)

@@ -18,7 +18,7 @@ _IMAGE_NAMES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff
 _IMAGE_MAGICS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
 _GZIP_MAGIC = b"\x1f\x8b"
 _TFRECORD_HEAD = 12
-# Bytes that the scan of a TFRecord file reads at once. It reads whole blocks only while records are smaller.
+# Bytes that the scan of a TFRecord file reads in one request. It reads whole blocks only while records are smaller.
 _BLOCK = 64 << 10
 
 

@@ -11,7 +11,7 @@ STEPS, TIMES_MEMORY = 500, 5
 
 
 class DatasetSize(Struct, frozen=True):
-    """Smallest dataset. for_steps, for_memory: number of samples that each rule requires. samples, files, bytes: those
+    """Smallest dataset. for_steps, for_memory: number of samples that each rule requires. samples, files, bytes: size
     of the dataset; all files are full.
     """
 
@@ -35,7 +35,7 @@ def smallest(workload: Workload, nodes: int, ranks_per_node: int, memory: int) -
     """
     dataset = workload.dataset
     if not dataset.is_stored:
-        raise ConfigError(f"{workload.name} reads no dataset, so its size has no rule")
+        raise ConfigError(f"{workload.name} reads no dataset, so there is no minimum size")
     for_steps = STEPS * workload.reader.batch_size * nodes * ranks_per_node
     for_memory = -(-nodes * memory * TIMES_MEMORY // dataset.sample_bytes)
     samples = max(for_steps, for_memory)

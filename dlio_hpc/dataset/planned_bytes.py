@@ -51,9 +51,9 @@ def factor(workload: Workload, ranks: int) -> float:
 
 
 def row_group_factor(workload: Workload) -> float:
-    """Return about how many times pyarrow reads a sample of a Parquet file, because it reads whole row groups. Batches
-    of different threads or workers do not share what they read. If samples of several row groups are mixed, nearly each
-    of them needs a row group.
+    """Return the approximate number of times that pyarrow reads a sample of a Parquet file. It is above 1, because
+    pyarrow reads whole row groups. Different threads or workers do not share row groups. If samples of several row
+    groups are mixed, nearly each sample needs a read of its row group.
     """
     dataset, reader = workload.dataset, workload.reader
     if dataset.format != "parquet" or reader.mode == "posix":

@@ -1,4 +1,4 @@
-"""Workloads whose dataset, or model, gets another size."""
+"""Change of the size of a workload's dataset or model."""
 
 import bisect
 

@@ -67,7 +67,7 @@ class SampleIndex(NamedTuple):
     array: Array | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Have another process open the index, instead of copying it there."""
+        """Make another process open the index, instead of copying it to that process."""
         return opened, (self.folder,)
 
     @property
@@ -167,8 +167,8 @@ def _sums(values: Numbers) -> Numbers:
 
 def fingerprint(index: SampleIndex, kind: str) -> str:
     """Return the fingerprint of an existing dataset, twelve hexadecimal digits. It depends on the names and sizes of
-    the files and on the locations of the samples, and not on the folder or on the times of changes: a copy of the files
-    has the same fingerprint. kind: format of the files.
+    the files and on the locations of the samples, but not on the folder or the times of changes. A copy of the files
+    therefore has the same fingerprint. kind: format of the files.
     """
     digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.samples} {index.array}".encode())
     size = np.array([index.size])
@@ -179,8 +179,8 @@ def fingerprint(index: SampleIndex, kind: str) -> str:
 
 @functools.lru_cache(16)
 def opened(folder: str) -> SampleIndex:
-    """Open an index. All its pages are read now, so that no read of the index falls into the measurement. Raise
-    ConfigError if the index does not exist or is corrupted, and InfrastructureError if it cannot be read.
+    """Open an index. All its pages are read now, so that they are not read during the measurement. Raise ConfigError if
+    the index does not exist or is corrupted, and InfrastructureError if it cannot be read.
     """
     if folder in _unwritten:
         return _unwritten[folder]
@@ -269,7 +269,7 @@ def write(folder: str) -> None:
 
 
 def _renamed(hidden: Path, target: Path) -> None:
-    """Give a new index its name. If another process has written the same index meanwhile, keep that one."""
+    """Rename a new index to its final name. If another process has written the same index meanwhile, keep that one."""
     try:
         hidden.rename(target)
     except OSError:

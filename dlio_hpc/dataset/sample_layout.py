@@ -89,8 +89,8 @@ class SampleLayout:
 
     If sizes vary, two successive samples form a pair. One sample is larger than the mean by a random number of bytes,
     and the other is smaller by the same number. A pair therefore has twice the mean size. If files hold several
-    samples, a pair lies within one file, and the size of a file is a multiple of the mean. If each file holds one
-    sample, a pair occupies two adjacent files.
+    samples, a pair is within one file, and the size of a file is a multiple of the mean. If each file holds one sample,
+    a pair occupies two adjacent files.
     """
 
     def __init__(self, dataset: Dataset) -> None:

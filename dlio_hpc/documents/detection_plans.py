@@ -23,7 +23,7 @@ class CampaignDocument(Struct, frozen=True):
     error: float | None
     """Probability of a regression by chance in as many nights without a change."""
     most_by_chance_a_year: float | None
-    """A regression counts if it happens by chance at most this often a year (by_chance_a_year of compare)."""
+    """A regression counts if it occurs by chance at most this often in a year (by_chance_a_year of compare)."""
     is_answer: bool
     """Whether the first sentence is about this campaign."""
     is_cheapest: bool
@@ -33,12 +33,12 @@ class CampaignDocument(Struct, frozen=True):
 
 
 class SmallestDropDocument(Struct, frozen=True):
-    """Smallest drop that is found in a number of nights."""
+    """Smallest drop that is detected in a number of nights."""
 
     nights: int
     """Number of nights after the change."""
     drop: float | None
-    """Size, such as 0.05; null: none below 90 % is found."""
+    """Size, such as 0.05; null: no drop below 90 % is detected."""
 
 
 class DetectionDocument(Struct, frozen=True):
@@ -49,7 +49,7 @@ class DetectionDocument(Struct, frozen=True):
     drop: float
     """Size of the drop, such as 0.05."""
     power: float
-    """Probability that the drop is found."""
+    """Probability that the drop is detected."""
     error: float | None
     """Wanted probability of a regression by chance; null: that of compare."""
     tolerance: float
@@ -71,11 +71,11 @@ class DetectionDocument(Struct, frozen=True):
     campaigns: list[CampaignDocument]
     """A campaign for each number of repeats."""
     smallest_repeats: int
-    """Repeats that `smallest` and `criterion_nights` are for."""
+    """Number of repeats to which `smallest` and `criterion_nights` apply."""
     smallest: list[SmallestDropDocument]
-    """Smallest drops that are found."""
+    """Smallest drops that are detected."""
     criterion_nights: int | None
-    """Nights from which the interval of a criterion is narrower than the drop on either side; null: there are no
+    """Nights after which the interval of a criterion is narrower than the drop on either side; null: there are no
     criteria, or more than 50 nights are necessary.
     """
 

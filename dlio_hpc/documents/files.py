@@ -74,7 +74,7 @@ class ListedDataset(Struct, frozen=True):
     state: DatasetState
     """unfinished: generation did not complete; generating: a job is writing it."""
     made: str
-    """Time of the last change of the fingerprint file, UTC; of the folder, if there is no such file."""
+    """Time of the last change of the fingerprint file, UTC. If there is no such file, it is the time of the folder."""
     format: str | UnsetType = UNSET
     """Format of the files."""
     compression: str | UnsetType = UNSET
@@ -104,7 +104,7 @@ class FileFault(Struct, frozen=True):
     file: str
     """Name of the faulty file in the folder; name of the folder, if the fault concerns the whole dataset."""
     fault: str
-    """What is wrong."""
+    """Description of the fault."""
 
 
 class VerifiedDataset(Struct, frozen=True):
@@ -207,7 +207,7 @@ class ArchiveExtractDocument(Versioned, frozen=True):
 
 
 class ForeignFile(Struct, frozen=True):
-    """A file of another user that keeps a folder from being shared."""
+    """A file of another user that prevents sharing the folder."""
 
     user: str
     """Owner of the file."""
@@ -223,7 +223,7 @@ class ArchiveShareDocument(Versioned, frozen=True):
     others: list[ForeignFile]
     """Files of other users that need a change."""
     refused: list[str]
-    """Links, and files that may lie outside of the folder: they are not changed."""
+    """Links, and files that may have a further name outside the folder. They are not changed."""
 
 
 class ArchivePruneDocument(Versioned, frozen=True):
@@ -281,13 +281,13 @@ class MlperfReportDocument(Versioned, frozen=True):
     """Jobs that were written in the layout of MLPerf Storage."""
 
     headline: str
-    """What was written, and that it is no submission."""
+    """Sentence that says what was written, and that it is not a submission."""
     directory: str
     """Folder of the report."""
     folders: dict[str, str]
     """Name of each run, by its folder below the directory."""
     missing: list[str]
-    """What the files lack, and why."""
+    """Data that the files lack, and the reasons."""
     cautions: list[str]
     """Runs that do not measure the storage, or may not."""
 

@@ -12,12 +12,12 @@ from dlio_hpc.documents.versioned import Versioned
 
 
 class ImportedKey(Struct, frozen=True):
-    """Outcome of a key of dlio_benchmark."""
+    """Result of the import for a key of dlio_benchmark."""
 
     key: str
     """Key of dlio_benchmark."""
     outcome: Fate
-    """What became of the key."""
+    """Result of the import for this key."""
     text: str
     """Explanation; may be empty."""
     target: str
@@ -27,16 +27,16 @@ class ImportedKey(Struct, frozen=True):
 
 
 class ImportedWorkload(Struct, frozen=True):
-    """A workload of dlio_benchmark that was to be imported."""
+    """A workload of dlio_benchmark that was requested to be imported."""
 
     name: str
     """Name of the file without its suffix."""
     source: str
     """Path of the file."""
     error: str | None
-    """Reason why dlio-hpc cannot make its requests; null: imported."""
+    """Reason why dlio-hpc cannot make its requests; null: the workload was imported."""
     keys: list[ImportedKey]
-    """Outcome of each key."""
+    """Result for each key."""
     yaml: str | None
     """Text of the workload; null: not imported."""
     file: str | None

@@ -71,7 +71,7 @@ class JobsDocument(Versioned, frozen=True):
 
 
 class LiveJobRun(Struct, frozen=True):
-    """A run while it goes on, by what its ranks last wrote."""
+    """A run in progress, as its ranks last reported it."""
 
     name: str
     """Name of the run, such as 01-measure."""
@@ -82,7 +82,7 @@ class LiveJobRun(Struct, frozen=True):
     ranks: int
     """Number of ranks that have written their state."""
     phase: Phase
-    """What most ranks do."""
+    """Activity of most ranks."""
     done: int
     """Steps that all ranks have done, or files that the ranks have generated."""
     total: int
@@ -114,7 +114,7 @@ class LiveJobRun(Struct, frozen=True):
     left_s: float | None
     """Estimated seconds until the end of the run; null: not known yet."""
     slowest_rank: int | None
-    """Rank for which the others wait; null: they wait for none."""
+    """Rank that the others wait for; null: they wait for none."""
     slowest_host: str | None
     """Node of this rank."""
 
@@ -129,7 +129,7 @@ class LiveDocument(Versioned, frozen=True):
     directory: str
     """Directory of the job."""
     run: LiveJobRun | None
-    """The run that goes on; null: none, or its ranks have not written a state."""
+    """The current run; null: none, or its ranks have not written a state."""
 
 
 class JobState(Struct, frozen=True):
@@ -142,7 +142,7 @@ class JobState(Struct, frozen=True):
     state: State
     """Newest known state of the job."""
     since: str
-    """Time at which the job was first seen in this state, UTC."""
+    """Time at which the job was first observed in this state, UTC."""
     text: str
     """Reason that the batch system gives for the state; may be empty."""
     directory: str
@@ -172,7 +172,7 @@ CancelOutcome = Literal["cancelling", "never_submitted", "already_ended"]
 
 
 class CancelledJob(Struct, frozen=True):
-    """A job that was to be cancelled."""
+    """A job whose cancellation was requested."""
 
     job: str
     """Name of the job."""
@@ -185,14 +185,14 @@ class CancelledJob(Struct, frozen=True):
 
 
 class CancelDocument(Versioned, frozen=True):
-    """Jobs that were to be cancelled."""
+    """Jobs whose cancellation was requested."""
 
     jobs: list[CancelledJob]
     """The jobs, the last one first."""
 
 
 class CollectedJob(Struct, frozen=True):
-    """A job that was to be archived."""
+    """A job whose archiving was requested."""
 
     job: str
     """Name of the job."""
@@ -224,7 +224,7 @@ class LackedMeasurement(Struct, frozen=True):
 
 
 class CollectedStudy(Struct, frozen=True):
-    """A study whose jobs were to be archived."""
+    """A study whose jobs are to be archived."""
 
     study: str
     """Name of the study."""
@@ -239,7 +239,7 @@ class CollectedStudy(Struct, frozen=True):
 
 
 class CollectDocument(Versioned, frozen=True):
-    """Jobs and studies that were to be archived."""
+    """Jobs and studies whose archiving was requested."""
 
     jobs: list[CollectedJob]
     """The jobs. A job that could not be archived is absent; stderr has the reason."""
@@ -270,7 +270,7 @@ def of_job(outcome: JobOutcome, analyses: Mapping[str, Analysis] | None = None) 
 
 
 def _tail(outcome: JobOutcome, file: str) -> list[str] | UnsetType:
-    """Return the last lines of a job that was cut short if they are of this file."""
+    """Return the last lines of a job that was cut short, if they are from this file."""
     tail = outcome.tail if job_outcome.is_cut_short(outcome) else None
     return UNSET if tail is None or tail.file != file else list(tail.lines)
 

@@ -72,7 +72,7 @@ class MadeBaseline(Struct, frozen=True):
 
 
 class BaselineAcceptDocument(Versioned, frozen=True):
-    """Baselines that a job became."""
+    """Baselines that were made from a job."""
 
     baselines: list[MadeBaseline]
     """A baseline for each measurement key."""
@@ -120,7 +120,7 @@ class BaselineShowDocument(BaselineDocument, frozen=True, kw_only=True):
     """A baseline with its runs."""
 
     signed_by: str | None
-    """Who signed it, as in the file allowed_signers; null: signatures are not checked."""
+    """Name of the user who signed it, as in the file allowed_signers; null: signatures are not checked."""
     schema: Literal[1] = 1
     """Version of the document, as in Versioned."""
 
@@ -193,6 +193,8 @@ def of_baseline(baseline: Baseline) -> BaselineDocument:
 
 
 def of_shown(baseline: Baseline, signer: str | None) -> BaselineShowDocument:
-    """Return the document of one baseline, with its runs. signer: who signed it; None if that is unknown."""
+    """Return the document of one baseline, with its runs. signer: name of the user who signed it; None if it is
+    unknown.
+    """
     more = {"group": baseline.accepted.group, "signed_by": signer}
     return BaselineShowDocument(**structs.asdict(of_baseline(baseline)) | more)

@@ -33,7 +33,7 @@ class LogDocument(Struct, frozen=True):
     job: LogJob
     """Job in which the log was recorded."""
     analysis: Analysis | None
-    """I/O of the program; null: it cannot be told from the log."""
+    """I/O of the program; null: the log does not show it."""
     merged: list[str] | UnsetType = UNSET
     """Paths of all logs of the program; only with --merge."""
 
@@ -42,7 +42,7 @@ class DarshanDocument(Versioned, frozen=True):
     """Darshan logs."""
 
     logs: list[LogDocument]
-    """The logs; one for all with --merge. A log that cannot be read is absent; stderr has the reason."""
+    """The logs; with --merge, a single merged log. A log that cannot be read is absent; stderr has the reason."""
 
 
 def of_logs(examined: Sequence[Examined], merged: Sequence[Path] | None = None) -> DarshanDocument:

@@ -49,7 +49,7 @@ class CheckFinding(Struct, frozen=True):
     what: str
     """Subject of the check."""
     text: str
-    """What was found, and what would help."""
+    """Result, with advice."""
 
 
 class CheckDocument(Versioned, frozen=True):

@@ -88,7 +88,7 @@ class SuiteVerdictDocument(Struct, frozen=True):
     """Verdict on a suite."""
 
     summary: str
-    """One line, fit for the subject of a mail."""
+    """One line, suitable as the subject of a mail."""
     exit_code: int
     """Exit code of the most severe outcome."""
     comparisons: tuple[Verdict, ...]
@@ -119,7 +119,7 @@ class StudyDocument(Versioned, frozen=True):
     findings: tuple[Finding, ...]
     """Results of each part: best settings, scaling, parameters that matter."""
     advice: list[str]
-    """Lines of advice; a line that begins with blanks continues the one before."""
+    """Lines of advice; a line that begins with blanks continues the previous line."""
     jobs: list[JobDocument]
     """The jobs of the study."""
     effects: tuple[PairedEffect, ...] | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""What all JSON documents have in common, and the document of a command that fails."""
+"""Fields that all JSON documents have in common, and the document of a command that fails."""
 
 from typing import Literal
 

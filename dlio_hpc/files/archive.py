@@ -70,8 +70,8 @@ class Manifest(Struct, frozen=True):
 
 def create(directory: Path, target: Path) -> list[str]:
     """Archive the job in `directory` as `target`, and write the manifest into the directory. Return notes on problems
-    outside the archive, such as a manifest that could not be written. If others may not read the plan, which may have
-    secrets, they may not read the archive.
+    outside the archive, such as a manifest that could not be written. If others may not read the plan, which may
+    contain secrets, they may not read the archive either.
 
     Raise ConfigError if a file of the job is a link: archives have no links, so that the file would be missing.
 
@@ -82,7 +82,7 @@ def create(directory: Path, target: Path) -> list[str]:
     for name in manifest.skipped:
         if name.partition("/")[0] in _WRITTEN and (directory / name).is_symlink():
             raise ConfigError(
-                f"{directory / name} is a link, and an archive has no files behind links; put what it leads to in its "
+                f"{directory / name} is a link, and an archive has no links; put the file that it leads to in its "
                 "place, and collect the job again"
             )
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -138,8 +138,8 @@ def recorded(directory: Path) -> dict[str, str]:
 
 
 def altered(directory: Path, current: Mapping[str, str], collected: Mapping[str, str]) -> list[str]:
-    """Return the names of JSON files of runs that differ from those that were collected, although the run did not run
-    again: no earlier attempt has the file that was collected. current, collected: SHA-256 of files, by name.
+    """Return the names of JSON files of runs that differ from the collected files although the run was not repeated. A
+    run was repeated if an earlier attempt has the collected file. current, collected: SHA-256 of files, by name.
     """
     of_runs = [name for name in current if name.startswith(f"{rundir.RUNS}/") and name.endswith(".json")]
     differing = [name for name in of_runs if name in collected and collected[name] != current[name]]

@@ -1,7 +1,7 @@
 """Block devices below a file system, from /sys/dev/block (sysfs(5)): disks, and devices that keep data in memory.
 
 The devices are found from the device number of the files, not from names: a name may be missing in a container, or have
-been given to another device. What cannot be found is a fact of its own, which voids evidence.
+been given to another device. A device that cannot be found is recorded as a fact that invalidates evidence.
 """
 
 import fcntl
@@ -27,8 +27,8 @@ _DIRECT = ("ext4", "xfs", "nfs", "lustre")
 
 
 class Stack(NamedTuple):
-    """Devices below a file system. facts: facts that void evidence (storage_proofs). disks: folders in sysfs of the
-    devices at the bottom, which have the counters of what was read.
+    """Devices below a file system. facts: facts that invalidate evidence (storage_proofs). disks: folders in sysfs of
+    the devices at the bottom, which have the counters of what was read.
     """
 
     facts: frozenset[str]
@@ -72,8 +72,9 @@ def _joined(stacks: Iterable[Stack]) -> Stack:
 
 
 def _of_layer(layer: str) -> Stack:
-    """Return the devices below a layer of an overlay. A layer on a file system without block requests is unknown, as
-    the kernel does not count its reads, and so is a relative path: it is that of another process.
+    """Return the devices below a layer of an overlay. They are unknown for a layer on a file system without block
+    requests, because the kernel does not count its reads, and for a relative path, because it belongs to another
+    process.
     """
     if not os.path.isabs(layer) or not os.path.isdir(layer):
         return _UNKNOWN
@@ -82,7 +83,9 @@ def _of_layer(layer: str) -> Stack:
 
 
 def _of_btrfs(source: str) -> Stack:
-    """Return the devices of the btrfs that has the device `source`: its files have a device number of their own."""
+    """Return the devices of the btrfs on the device `source`. They are found from the device, because files of btrfs
+    have other device numbers.
+    """
     name = os.path.basename(os.path.realpath(source))
     for folder in _BTRFS.glob("*/devices"):
         devices = {device.name: device for device in folder.iterdir()}
@@ -105,8 +108,9 @@ def _walked(device: Path) -> Stack:
 
 
 def _loop(loop: Path) -> Stack:
-    """Return what is below a loop device. With direct I/O, the device bypasses the page cache of its own file, but
-    holes of this file are read without its disks. Another file system may also have been mounted over its path.
+    """Return the devices below a loop device. With direct I/O, the device bypasses the page cache of its own file, but
+    reads of holes in this file do not reach the disks. Another file system may also have been mounted over the path of
+    the file.
     """
     path = Path((loop / "backing_file").read_text(encoding="utf-8").rstrip("\n"))
     if not path.exists() or _is_another(path, loop.parent.name):  # deleted, hidden, or in another mount namespace
@@ -119,7 +123,7 @@ def _loop(loop: Path) -> Stack:
 
 
 def _is_another(path: Path, loop: str) -> bool:
-    """Return whether a path leads to another file than that of a loop device, which only root can tell."""
+    """Return whether a path leads to a file other than that of a loop device. Only root can determine this."""
     status = bytearray(_LOOP_STATUS.size)
     try:
         descriptor = os.open(_DEVICES / loop, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

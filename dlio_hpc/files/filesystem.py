@@ -32,8 +32,8 @@ _FUSE = 0x65735546
 
 class FileSystem(Struct, frozen=True, omit_defaults=True):
     """A mounted file system. kind: kind of the file system. mount, source: mount point and source from
-    /proc/self/mountinfo; empty if the file system is not listed there. options: options of the mount that decide where
-    its client caches data. device: number of its block device, such as 8:1. layers: folders of the layers of an
+    /proc/self/mountinfo; empty if the file system is not listed there. options: options of the mount that determine
+    where its client caches data. device: number of its block device, such as 8:1. layers: folders of the layers of an
     overlay.
     """
 
@@ -77,7 +77,7 @@ def _device(path: Path) -> str:
 
 
 def _layers(mount: "Mount") -> tuple[str, ...]:
-    """Return the folders of the layers of an overlay, those with data alone included, from the options of its mount."""
+    """Return the folders of the layers of an overlay, including data-only layers, from the options of its mount."""
     if mount.type != "overlay":
         return ()
     values = [value for name, _, value in (option.partition("=") for option in mount.options) if name in _LAYERS]
@@ -86,7 +86,7 @@ def _layers(mount: "Mount") -> tuple[str, ...]:
 
 def unexpected(folder: Path, kind: str | None) -> str | None:
     """Return the reason why a folder is not on the kind of file system that the site expects (site.file_system). Return
-    None if it is, or if the site expects none. Where a mount is missing, the disk below it is found.
+    None if it is, or if the site expects none. If a mount is missing, the folder is on the disk below the mount point.
     """
     actual = of(folder)
     if kind is None or actual.kind == kind:
@@ -110,8 +110,8 @@ def unwritable(folder: str) -> str | None:
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether the path exists. Raise InfrastructureError if the system cannot tell, unlike os.path.exists(),
-    which returns False.
+    """Return whether the path exists. If the system does not answer this, raise InfrastructureError, whereas
+    os.path.exists() would return False.
     """
     try:
         os.stat(path)
@@ -129,8 +129,8 @@ def free(path: Path) -> int:
 
 
 def answered(ask: Callable[[], T], patience_s: float) -> T | None:
-    """Return the result of `ask`, a function that asks file systems. Return None if it raises OSError, or has not
-    returned after `patience_s` seconds, because storage does not answer.
+    """Return the result of `ask`, a function that queries file systems. Return None if it raises OSError, or if it has
+    not returned after `patience_s` seconds because storage does not respond.
     """
     results: list[T] = []
 
@@ -176,9 +176,9 @@ class Mount(NamedTuple):
 
 
 def _mount(path: Path) -> Mount:
-    """Return the mount of the file system of `path`. Of the mount points above the path, the longest one with the
-    device number of the path applies, since others may be hidden, or the longest one if none has this number. If
-    several file systems are mounted there, the one that mountinfo lists last applies.
+    """Return the mount of the file system of `path`. It is the longest mount point above the path with the device
+    number of the path, because others may be hidden. If none has this number, it is the longest one. If several file
+    systems are mounted there, the one that mountinfo lists last applies.
     """
     number = _device(path)
     above = [mount for mount in mounts() if path.is_relative_to(mount.point)]

@@ -24,7 +24,7 @@ _OPEN_FILE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 class Sharing(NamedTuple):
     """Result of share(). changed: files and folders whose group or permissions were changed. others: files and folders
     that need a change but belong to another user, each with the command for this user. refused: a line for each link,
-    and for each file that may lie outside, which is not changed.
+    and for each file that may have a name outside the folder; they are not changed.
     """
 
     changed: tuple[Path, ...]
@@ -48,8 +48,8 @@ def share(folder: Path, group: str) -> Sharing:
     """Give the members of a group the permission to use a folder of archives together. The folder is created if it does
     not exist. New files in it belong to the group, because of the set-group-ID bit. Members of the group may write to
     the folder, and so may put links there. No link is followed: each file and folder is opened below the open folder,
-    and changed by its descriptor. Raise ConfigError if the folder is a link or lies behind a link of another user, if
-    the group is unknown, or if this user is not a member.
+    and changed by its descriptor. Raise ConfigError if the folder is a link or is reached through a link of another
+    user, if the group is unknown, or if this user is not a member.
     """
     number = _member_of(group)
     changed: list[Path] = []
@@ -90,8 +90,8 @@ def _member_of(group: str) -> int:
 
 @contextmanager
 def _folder(path: Path) -> Iterator[int]:
-    """Open the folder of the archives, which is made if it is missing, and yield its descriptor. Raise ConfigError if
-    it is a link or not a folder, or if a link of another user leads to it.
+    """Open the folder of the archives and yield its descriptor. Create the folder if it is missing. Raise ConfigError
+    if it is a link or not a folder, or if a link of another user leads to it.
     """
     path = Path(os.path.abspath(path))
     with about(path):

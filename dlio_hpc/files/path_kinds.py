@@ -1,4 +1,4 @@
-"""Kinds of files and folders that users give to a verb which takes another kind, and the verb that takes each."""
+"""Kinds of files and folders that users give to the wrong verb, and the verb for each kind."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -51,13 +51,15 @@ _KINDS = (
 
 
 def described(path: Path) -> str | None:
-    """Return what a path is and what to do with it, or None if it is of no known kind."""
+    """Return a description of a path and advice, or None if its kind is unknown."""
     kind = next((kind for kind in _KINDS if kind.is_of(path)), None)
     return None if kind is None else f"{path} is {kind.text.format(path=path, recording=_recording_of(path))}"
 
 
 def refuse_other(path: Path, wanted: str) -> None:
-    """Raise ConfigError if a path is of a known kind, which is not the one that is wanted. wanted: words for that."""
+    """Raise ConfigError if the kind of a path is known, and is not the requested kind. wanted: words for the requested
+    kind.
+    """
     text = described(path)
     if text is not None:
         raise ConfigError(f"{text}; this needs {wanted}")

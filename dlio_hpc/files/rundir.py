@@ -83,7 +83,7 @@ def run_directory(job: Path, number: int, name: str) -> Path:
 
 
 def spare(job: Path) -> Path:
-    """Return the folder of this node that keeps results and exit status of a job whose own directory is full."""
+    """Return the folder on this node for the results and the exit status of a job whose own directory is full."""
     return Path(os.environ.get("TMPDIR") or "/tmp", f"dlio-hpc-{os.getuid()}", job.name)
 
 

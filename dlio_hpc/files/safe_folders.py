@@ -1,5 +1,5 @@
-"""Safe access to folders that other users may write to. A folder is opened once and then accessed by its descriptor. It
-then does not matter if another user puts another folder in its place.
+"""Safe access to folders that other users may write to. A folder is opened once and then accessed by its descriptor, so
+it does not matter if another user replaces the folder.
 """
 
 import errno
@@ -40,7 +40,7 @@ _MOST_LINKS = 40
 
 def walked(path: Path) -> int:
     """Open a folder component by component, and return its descriptor (O_PATH). Follow only links that root or this
-    user made: another user may have placed a link above the folder, and change it at any time. Raise ConfigError for
+    user made, because another user could place a link above the folder and change it at any time. Raise ConfigError for
     such a link.
     """
     pending, links = [*reversed(Path(os.path.abspath(path)).parts)], 0
@@ -83,7 +83,7 @@ def held(descriptor: int) -> Path:
 
 def created(folder: int, name: str) -> int:
     """Open the file `name` in an open folder for reading and writing, and create it if it does not exist. Return its
-    descriptor. Raise ConfigError if the name is that of a link, of a file with several links, or of anything but a
+    descriptor. Raise ConfigError if the name is that of a link, of a file with several links, or of anything except a
     regular file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -165,15 +165,15 @@ def is_shared(folder: int, above: Path) -> bool:
 
 
 def is_of_group(path: str | Path) -> bool:
-    """Return whether a folder is shared with a group, as chmod g+ws does it, but not with everybody."""
+    """Return whether a folder is shared with a group, as by chmod g+ws, but not with all users."""
     mode = os.stat(path).st_mode
     shared = stat.S_ISGID | stat.S_IWGRP
     return mode & (shared | stat.S_IWOTH) == shared
 
 
 def let_group_read(descriptor: int, folder: str | Path) -> None:
-    """Give the group of a new file in a folder the permission to read it, if the folder is shared with this group. The
-    umask of a user would otherwise keep the file from the others.
+    """Give the group of a new file read permission, if the folder is shared with this group. Otherwise the umask of a
+    user could prevent the others from reading the file.
     """
     status = os.fstat(descriptor)
     if is_of_group(folder) and status.st_uid == os.geteuid() and not status.st_mode & stat.S_IRGRP:
@@ -182,8 +182,8 @@ def let_group_read(descriptor: int, folder: str | Path) -> None:
 
 def let_group_write(path: str | Path) -> None:
     """Give the group of a file or folder all permissions that its owner has, if the folder above is shared with this
-    group and the file belongs to this user. A file with several links is left as it is, because it may lie elsewhere.
-    Raise ConfigError if the path is that of a link, unless it leads through a descriptor (held()).
+    group and the file belongs to this user. A file with several links is left as it is, because it may have a name
+    elsewhere. Raise ConfigError if the path is that of a link, unless it leads through a descriptor (held()).
     """
     followed = 0 if os.path.dirname(path) == str(held(0).parent) else os.O_NOFOLLOW
     try:
@@ -221,7 +221,8 @@ def owner(folder: int) -> str:
 def make(path: str) -> None:
     """Create a folder and its missing parents. Raise OSError if that fails, or if the path is that of a file.
 
-    os.makedirs(exist_ok=True) is not used, because it reports "File exists" for a folder whose state it may not read.
+    os.makedirs(exist_ok=True) is not used, because it reports "File exists" for a folder whose state this user may not
+    read.
     """
     try:
         os.makedirs(path)

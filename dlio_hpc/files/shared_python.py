@@ -1,8 +1,9 @@
 """Program that checks, before an environment for all users is made, whether other users can use the Python interpreter
-that it is made from: `python shared_python.py PREFIX`. It needs the standard library alone.
+that it is made from: `python shared_python.py PREFIX`. It uses only the standard library.
 
-An environment of venv does not contain the interpreter and the standard library; it leads to those that made it. An
-interpreter below a home that only its owner may enter, such as root's, gives all others "Permission denied".
+An environment of venv does not contain the interpreter and the standard library, but links to those from which it was
+made. If the interpreter is below a home that only its owner may enter, such as root's, all other users get "Permission
+denied".
 """
 
 import os
@@ -16,8 +17,8 @@ from pathlib import Path
 
 
 def obstacle(prefix: str) -> str | None:
-    """Return what keeps other users from the interpreter that runs this program, or None if they can use it. Return
-    None, too, if they cannot enter `prefix` either, because the installation is then for its owner alone.
+    """Return the reason why other users cannot use the interpreter that runs this program, or None if they can. Return
+    None also if they cannot enter `prefix`, because the installation is then only for its owner.
     """
     if any(_is_closed(folder) for folder in Path(os.path.abspath(prefix)).parents if folder.exists()):
         return None
@@ -29,7 +30,7 @@ def obstacle(prefix: str) -> str | None:
 
 
 def interpreter() -> str:
-    """Return the path of the interpreter to which an environment leads that this interpreter makes."""
+    """Return the path of the interpreter that the environments of this interpreter lead to."""
     return os.path.abspath(getattr(sys, "_base_executable", sys.executable))
 
 
@@ -44,8 +45,8 @@ def _used() -> Iterator[str]:
 
 
 def _places(path: str) -> Iterator[Path]:
-    """Yield the folders that lead to `path`, from the root down, and `path` itself: as it is written, for each link
-    that it is, and with all links resolved.
+    """Yield the folders on the way to `path`, from the root down, and `path` itself. Links are yielded in each form: as
+    written, at each step of their resolution, and fully resolved.
     """
     names = [path]
     while os.path.islink(names[-1]) and len(names) < 40:  # as many as the kernel follows
@@ -55,8 +56,8 @@ def _places(path: str) -> Iterator[Path]:
 
 
 def _is_closed(place: Path) -> bool:
-    """Return whether the owner keeps others from entering a folder or reading a file. A folder is open to others if
-    it is open to a group that is not the owner's own: such a group are the users of a site.
+    """Return whether the owner keeps others from entering a folder or reading a file. A folder counts as open if it is
+    open to a group other than the owner's own, because such a group may contain the users of a site.
     """
     status = os.stat(place)
     needed = stat.S_IXOTH if stat.S_ISDIR(status.st_mode) else stat.S_IROTH

@@ -1,6 +1,6 @@
-"""Table of what shows, on each kind of file system, that bytes came from storage and not from memory.
+"""Table of the evidence, for each kind of file system, that bytes came from storage and not from memory.
 
-A kind that is not listed proves nothing by O_DIRECT or by an empty page cache: a client in user space may keep data in
+On a kind that is not listed, O_DIRECT and an empty page cache prove nothing: a client in user space may keep data in
 its own memory or on a local disk, and the kernel does not know about these caches.
 """
 
@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 
 class Proofs(Struct, frozen=True):
-    """Evidence that counts on a kind of file system.
+    """Valid evidence on a kind of file system.
 
     count: name of the counter of bytes that arrived from storage; empty if there is none. direct: whether bytes that
     are read with O_DIRECT come from storage. pages: whether bytes that are not in the page cache come from storage.
@@ -76,7 +76,7 @@ TABLE: dict[str, Proofs] = {
 
 
 class Voided(Struct, frozen=True):
-    """Evidence that a fact about a mounted file system makes void. proofs: names of fields of Proofs. why: reason, for
+    """Evidence that a fact about a mounted file system invalidates. proofs: names of fields of Proofs. why: reason, for
     reports.
     """
 
@@ -102,9 +102,9 @@ VOIDED: dict[str, Voided] = {
     DIRECT_LOOP: Voided(
         frozenset({"direct", "pages", "size"}), "no counter shows what the disks below the loop device delivered"
     ),
-    MEMORY_DEVICE: Voided(_ALL, "the file system lies on a block device in memory"),
-    UNKNOWN_DEVICE: Voided(_ALL, "it is not known on which block devices the file system lies"),
-    ELSEWHERE: Voided(_ALL, "some files lie on another file system than their folder"),
+    MEMORY_DEVICE: Voided(_ALL, "the file system is on a block device in memory"),
+    UNKNOWN_DEVICE: Voided(_ALL, "the block devices of the file system are unknown"),
+    ELSEWHERE: Voided(_ALL, "some files are on another file system than their folder"),
     MOVED: Voided(_ALL, "another file system was mounted, or this one in another way, during the run"),
     FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
     SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),
@@ -122,7 +122,7 @@ VOIDED: dict[str, Voided] = {
 
 
 def is_fact(option: str) -> bool:
-    """Return whether a mount option is a fact that voids evidence."""
+    """Return whether a mount option is a fact that invalidates evidence."""
     return _voided(option) is not None
 
 
@@ -142,7 +142,7 @@ def is_compressed(facts: Collection[str]) -> bool:
 
 
 def of(kind: str, facts: Collection[str] = ()) -> Proofs:
-    """Return the evidence that counts on a file system of this kind with these facts."""
+    """Return the evidence that is valid on a file system of this kind with these facts."""
     is_user_space = kind.startswith("fuse") or kind == "virtiofs"
     proofs = TABLE.get(kind, _UNLISTED_FUSE if is_user_space else _UNLISTED)
     void = {proof for row in map(_voided, facts) if row is not None for proof in row.proofs}
@@ -150,8 +150,8 @@ def of(kind: str, facts: Collection[str] = ()) -> Proofs:
 
 
 def why_not(kind: str, facts: Collection[str] = ()) -> str:
-    """Return why neither O_DIRECT nor an empty page cache shows, on such a file system, that storage was read; empty if
-    there is no reason in the table.
+    """Return the reason why neither O_DIRECT nor an empty page cache proves on such a file system that storage was
+    read. Return an empty string if the table has no reason.
     """
     rows = [row for row in map(_voided, facts) if row is not None and row.proofs & {"direct", "pages"}]
     return "; ".join(dict.fromkeys(row.why for row in rows)) or ("" if kind in TABLE else of(kind).source)

@@ -70,7 +70,9 @@ def memory(plan: Plan, run: Run) -> Memory:
 
 
 def hidden(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
-    """Return why Darshan cannot record the reads of a run, and a setting with which it can. Return None if it can."""
+    """Return the reason why Darshan cannot record the reads of a run, and a setting with which it can. Return None if
+    it can.
+    """
     reader = workload.reader
     if reader.worker_processes:
         return _hidden_workers(site, workload, ranks)
@@ -80,9 +82,9 @@ def hidden(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None
 
 
 def _hidden_workers(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
-    """Return why Darshan cannot record the reads of worker processes, and a setting with which it can. Return None if
-    it can: a spawned worker process has a log of its own. A forked one shares with its rank the memory in which Darshan
-    counts, and both count in the same places.
+    """Return the reason why Darshan cannot record the reads of worker processes, and a setting with which it can.
+    Return None if it can. A spawned worker process has its own log. A forked worker process shares the memory in which
+    Darshan counts with its rank, and both would write to the same counters.
     """
     alone = "reader.prefetch: 0"
     if workload.reader.multiprocessing_context == "fork":
@@ -110,7 +112,7 @@ def most_trace_kib(plan: Plan) -> int:
 
 def _most_trace_kib(plan: Plan, run: Run) -> int:
     """Return the size in KiB that Darshan's trace of a process may have. The worker processes of a rank share the size
-    that the trace of a rank may have, except for the least size.
+    of the trace of a rank, but each has at least a minimum size.
     """
     return max(_LEAST_TRACE_KIB, most_trace_kib(plan) // max(_processes(run), 1))
 
@@ -182,9 +184,9 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return how many requests to count for each open of a file, in addition to those that read samples. If the offsets
-    of samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each
-    array of a file.
+    """Return the number of requests per open of a file, in addition to those that read samples. If the offsets of
+    samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each array
+    of a file.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     if looks or workload.dataset.compression != "none":

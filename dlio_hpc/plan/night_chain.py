@@ -24,8 +24,8 @@ class NightJob(NamedTuple):
 
 
 def planned(study: Study) -> dict[int, str]:
-    """Return the time (UTC) at which each night of a new study begins. It is empty for the first night, which begins at
-    once. The others follow at intervals of study.every.
+    """Return the time (UTC) at which each night of a new study begins. It is empty for the first night, which begins
+    immediately. The others follow at intervals of study.every.
     """
     start = units.timestamp(study.created)
     return {1: ""} | {night: _utc(start + (night - 1) * study.every) for night in range(2, study.nights + 1)}
@@ -33,11 +33,11 @@ def planned(study: Study) -> dict[int, str]:
 
 def resumed(study: Study, wanted: Iterable[int], jobs: Sequence[NightJob], now: float | None = None) -> dict[int, str]:
     """Return the time (UTC) at which each night in `wanted` begins, if measurements of these nights are missing; empty
-    for a night that begins at once.
+    for a night that begins immediately.
 
-    A night that has not begun keeps its time. A night that began less than half of study.every ago goes on at once. The
-    time of the other nights is over: they follow the last night at intervals of study.every. jobs: the earlier jobs of
-    the study. now: the current time in seconds since 1970; None to read the clock.
+    A night that has not begun keeps its time. A night that began less than half of study.every ago continues
+    immediately. The time of the other nights has passed: they follow the last night at intervals of study.every. jobs:
+    the earlier jobs of the study. now: the current time in seconds since 1970; None to read the clock.
     """
     now = time.time() if now is None else now
     begins: dict[int, float] = {}
@@ -77,7 +77,9 @@ def job_number(study: str, name: str) -> int | None:
 
 
 def job_night(study: str, name: str) -> int:
-    """Return the night that the name of a job tells; 0 if `name` is not that of a job of a study of several nights."""
+    """Return the number of the night in the name of a job; 0 if `name` is not that of a job of a study with several
+    nights.
+    """
     match = _matched(study, name)
     return 0 if match is None else int(match["night"] or 0)
 

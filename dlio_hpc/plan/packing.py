@@ -63,7 +63,7 @@ def plans(
     """Return the jobs that make the measurements `wanted`; None means all measurements of the study. Each job runs
     after the previous one has ended. The limits of the site are not checked. first: number of the first job. taken:
     duration in seconds of each measurement that was already made; these durations correct the expected ones. begins:
-    time (UTC) at which each night begins, empty if it begins at once; None for the nights of a new study.
+    time (UTC) at which each night begins, empty if it begins immediately; None for the nights of a new study.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)

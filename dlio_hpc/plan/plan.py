@@ -80,7 +80,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     study has nothing to compare. is_link: whether the job belongs to a chain of jobs. Each job of a chain runs after
     the previous job, even if that job failed. packages: packages that ranks import before data are generated, by their
     names in packages.PACKAGES. night: number of the night that the job belongs to, counted from 1. nights: number of
-    nights of the study. begins: time (UTC) before which the job must not start; empty if it may start at once.
+    nights of the study. begins: time (UTC) before which the job must not start; empty if it may start immediately.
     """
 
     version: str

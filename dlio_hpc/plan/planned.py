@@ -128,7 +128,7 @@ def _check_scanned(options: Options, overrides: tuple[str, ...]) -> None:
         key = text.partition("=")[0].strip()
         if key in _SCANNED:
             raise ConfigError(
-                f"-S {text} has no effect with --existing: {key} is that of the files that exist; leave it out"
+                f"-S {text} has no effect with --existing: the existing files determine {key}; leave it out"
             )
 
 

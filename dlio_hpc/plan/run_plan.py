@@ -131,8 +131,8 @@ def notes(study: Study, point: Point) -> Iterator[str]:
 
 
 def _checkpoint_notes(workload: Workload, point: Point) -> Iterator[str]:
-    """Yield a note if the ranks write only a part of a model, or if some write nothing; and a note if checkpoints are
-    read by the node that wrote them, or more than once.
+    """Yield a note if the ranks write only a part of a model, or if some ranks write nothing. Also yield a note if
+    checkpoints are read by the node that wrote them, or more than once.
     """
     checkpoint = workload.checkpoint
     if checkpoint is None:
@@ -206,9 +206,8 @@ def check(study: Study, point: Point) -> None:
 
 
 def watched(study: Study, point: Point) -> tuple[bool, str | None]:
-    """Return two values. The first is whether Darshan records the runs of the point. The second is a note if Darshan
-    does not record them although the site has Darshan, otherwise None. Raise ConfigError if Darshan is requested but
-    not possible.
+    """Return whether Darshan records the runs of the point, and a note. The note is None unless the site has Darshan
+    but does not record the runs. Raise ConfigError if Darshan is requested but not possible.
     """
     site = study.site
     if study.darshan and site.darshan is None:

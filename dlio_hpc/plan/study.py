@@ -62,7 +62,7 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
     """Metrics that are compared with the baseline."""
     tolerance: units.Share = units.Share(0.02)
-    """Largest relative worsening of a metric that is not a regression."""
+    """Largest relative loss that still passes."""
 
 
 class About(Struct, frozen=True):
@@ -296,8 +296,8 @@ def _too_large() -> ConfigError:
 
 
 def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Workload], Workload]:
-    """Return a function that describes the scanned dataset in a workload whose dataset exists already. Other workloads
-    are returned unchanged. Each dataset is scanned once.
+    """Return a function that adds the results of the scan to a workload with an existing dataset. It returns other
+    workloads unchanged. Each dataset is scanned once.
     """
     known: dict[bytes, Dataset] = {}
 
@@ -395,7 +395,7 @@ def _points(
 
 
 def _check_existing(asked: PartRequest, workload: Workload) -> None:
-    """Raise ConfigError if the part asks for something that is not possible with existing files."""
+    """Raise ConfigError if the part requests settings that are not possible with existing files."""
     if workload.dataset.existing is None:
         return
     if asked.folders:
@@ -410,7 +410,7 @@ def _check_existing(asked: PartRequest, workload: Workload) -> None:
 
 
 def _existing_notes(workload: Workload, layout: Layout | None) -> Iterator[str]:
-    """Yield notes on what is different if existing files are read. layout: Lustre layout that the site requests."""
+    """Yield notes on the differences that existing files make. layout: Lustre layout that the site requests."""
     if workload.dataset.existing is None:
         return
     yield (

@@ -234,7 +234,7 @@ def _no_range(text: str, source: str) -> ConfigError:
 
 
 def _end(text: str, unit: Unit) -> int | float | None:
-    """Return the number that `text` stands for. It is in bytes or seconds if `unit` is a size or a time. Return None if
+    """Return the number that `text` denotes. It is in bytes or seconds if `unit` is a size or a time. Return None if
     `text` is not a number.
     """
     value = serialization.parse_yaml(text, "range")

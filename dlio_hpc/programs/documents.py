@@ -54,15 +54,15 @@ class ProgramRowDocument(Struct, frozen=True):
     usual_request: int | None
     """Most frequent size of requests."""
     trust: Trust
-    """Whether the logs can be trusted; part: the counters are complete, but other parts are not."""
+    """Whether the logs can be trusted; part: the counters are complete, but other data are not."""
     faults: list[str]
     """Names of the faults."""
     training: Training
     """Whether the reads look like those of a training program."""
     why: str
-    """Reason if they do not."""
+    """Reason why the reads do not look like those of a training program."""
     error: str | None
-    """Reason why the logs cannot be read; null: they can."""
+    """Reason why the logs cannot be read; null: they can be read."""
 
 
 class DarshanSummaryDocument(Versioned, frozen=True):
@@ -85,7 +85,7 @@ class DarshanSummaryDocument(Versioned, frozen=True):
     unreadable: int
     """Number of programs whose logs cannot be read."""
     training: int
-    """Number of programs that read as training does."""
+    """Number of programs whose reads look like training."""
     rows: list[ProgramRowDocument]
     """The programs."""
 
@@ -155,7 +155,7 @@ class ProfileDocument(Struct, frozen=True):
     title: str
     """Name for the user."""
     kind: ProfileKind
-    """What the profile is made from."""
+    """Kind of data that the profile is made from."""
     application: str
     """Application that does this I/O; empty: unknown."""
     source: str
@@ -176,7 +176,7 @@ class ScoreRangeDocument(Struct, frozen=True):
     least: float
     """Smallest score."""
     median: float
-    """Median."""
+    """Median score."""
     most: float
     """Largest score."""
     pairs: int
@@ -278,13 +278,13 @@ class EstimatedKey(Struct, frozen=True):
     value: Any
     """The value."""
     confidence: Confidence
-    """Confidence in the value; unknown: a default."""
+    """Confidence in the value; unknown: the value is a default."""
     evidence: str
-    """What supports the value."""
+    """Evidence for the value."""
 
 
 class NotDerivedDocument(Struct, frozen=True):
-    """What the workload does not take from the log."""
+    """Parts of the program's I/O that the workload does not take from the log."""
 
     keys: dict[str, Any]
     """Defaults of keys that the log does not show."""
@@ -314,7 +314,7 @@ class EmulationCheckDocument(PairScores, frozen=True, kw_only=True):
     not_compared: list[str]
     """Observed factors that are unknown for the log or the run."""
     not_derived: NotDerivedDocument
-    """What the workload does not take from the log."""
+    """Parts of the program's I/O that the workload does not take from the log."""
 
 
 class StepCheckDocument(Struct, frozen=True):
@@ -331,7 +331,7 @@ class StepCheckDocument(Struct, frozen=True):
     factors: tuple[StepFactor, ...]
     """Figures of a step."""
     not_derived: NotDerivedDocument
-    """What the workload does not take from the recording."""
+    """Parts of the program's I/O that the workload does not take from the recording."""
 
 
 class CharacterizeDocument(Versioned, frozen=True):
@@ -346,7 +346,7 @@ class CharacterizeDocument(Versioned, frozen=True):
     notes: list[str]
     """Limitations of the data."""
     against: list[str]
-    """Reasons why the program is not shown to train."""
+    """Reasons why the program's I/O does not look like training."""
     roles: list[RoleDocument]
     """Files of the logs, by role."""
     estimates: dict[str, EstimatedKey]

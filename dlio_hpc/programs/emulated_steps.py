@@ -15,9 +15,9 @@ from dlio_hpc.results.run_result import Result, Summary
 
 
 def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool) -> StepProfile:
-    """Return the steps of the measured run of a job. workload: as it was derived, of which the run may have a smaller
-    dataset and fewer ranks. ranks: of the program. is_compute_whole: whether the run computes as long as the workload
-    asks.
+    """Return the steps of the measured run of a job. workload: the derived workload. The run may have used a smaller
+    dataset and fewer ranks. ranks: number of ranks of the program. is_compute_whole: whether the run computes for the
+    full time of the workload.
     """
     outcome = job_outcome.load(job)
     with job_outcome.evidence(job, outcome) as recorded:
@@ -39,8 +39,8 @@ def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool) ->
 
 
 def _epoch(result: Result, workload: Workload, ranks: int) -> tuple[int, int]:
-    """Return the steps of a rank and the samples of all ranks in an epoch: those of the run, or those that the whole
-    workload has if the run was smaller.
+    """Return the steps of a rank and the samples of all ranks in an epoch. If the run was smaller than the workload,
+    the numbers are those of the whole workload.
     """
     is_whole = (result.ranks, result.dataset.files) == (ranks, workload.dataset.files)
     if is_whole and result.epochs:
@@ -49,7 +49,9 @@ def _epoch(result: Result, workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def _of_sample(summary: Summary, workload: Workload) -> float | None:
-    """Return the bytes that the steps of the run read for a sample: none if the dataset was read into memory before."""
+    """Return the bytes that the steps of the run read per sample. The result is 0 if the dataset was read into memory
+    before the steps.
+    """
     if workload.reader.load == "memory":
         return 0.0
     if not summary.samples:
@@ -58,7 +60,9 @@ def _of_sample(summary: Summary, workload: Workload) -> float | None:
 
 
 def _times(timeline: bytes) -> tuple[float | None, float | None]:
-    """Return the mean computation of a step, and the mean wait of a step without the first step of each epoch."""
+    """Return the mean computation time of a step, and its mean wait. The first step of each epoch is left out of the
+    wait.
+    """
     with timeline_reader.opened(timeline) as recorded:
         steps = timeline_reader.steps(recorded)
     return _mean(steps.compute), _mean(np.delete(steps.wait, steps.epochs))

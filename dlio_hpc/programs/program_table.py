@@ -21,13 +21,13 @@ Training = Literal["yes", "no", "unknown"]
 
 class ProgramRow(NamedTuple):
     """Summary of a program. logs: paths of its logs. name: short name of its script. processes: ranks of a program with
-    MPI, otherwise the number of logs. ranks: ranks after logs are merged; a forked process belongs to the rank of its
-    parent. read_MBps: bytes read, divided by the time during which reads were in flight; without a trace, divided by
-    the mean time of a rank in reads. usual_request: most frequent size in bytes of the requests that moved bytes, of
-    reads if more bytes are read than written, otherwise of writes; without a trace, of both. trust: "part" if the
-    counters are complete, but other parts are not. faults: names of the faults. training: whether the reads look like
-    those of a training program; "unknown" unless the counters are complete. why: reason if they do not. error: error if
-    the logs cannot be read. Values are None if they are unknown.
+    MPI, otherwise the number of logs. ranks: number of ranks after logs are merged; a forked process belongs to the
+    rank of its parent. read_MBps: bytes read, divided by the time during which reads were in flight; without a trace,
+    divided by the mean time of a rank in reads. usual_request: most frequent request size in bytes. It is that of reads
+    if more bytes are read than written, otherwise that of writes; without a trace, that of both. Empty requests are
+    ignored. trust: "part" if the counters are complete, but other data are not. faults: names of the faults. training:
+    whether the reads look like those of a training program; "unknown" unless the counters are complete. why: reason if
+    they do not. error: reason if the logs cannot be read. Values are None if they are unknown.
     """
 
     logs: tuple[Path, ...]
@@ -55,7 +55,7 @@ class ProgramRow(NamedTuple):
 
 def rows(paths: Iterable[Path]) -> Iterator[ProgramRow]:
     """Yield a row for each program, in no particular order. Only the logs of one program are in memory at a time. A log
-    that cannot be read has a row of its own. Of several copies of a log, one is used.
+    that cannot be read has its own row. If a log has copies, one of them is used.
     """
     heads: dict[tuple[object, ...], LogHead] = {}
     early: dict[Path, ProgramRow] = {}

@@ -18,9 +18,10 @@ _SLACK_IN_MEMORY = 16384
 
 
 class StepProfile(NamedTuple):
-    """Steps of a training. steps: of a rank in an epoch. bytes: that a rank reads for a step. compute_s: mean of a
-    step. wait_s: mean of a step, without the first step of each epoch. Values are None if they are unknown. doubt: why
-    the data of the steps may be others than those of the workload; empty if they are not.
+    """Steps of a training. steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step.
+    compute_s: mean computation time of a step. wait_s: mean wait of a step, without the first step of each epoch.
+    Values are None if they are unknown. doubt: reason why the data of the steps may differ from those of the workload;
+    empty if there is none.
     """
 
     steps: float | None
@@ -34,7 +35,9 @@ class StepFactor(Struct, frozen=True):
     """A figure of a step, of the program and of the check run."""
 
     name: StepFigure
-    """steps: of a rank in an epoch. bytes: that a rank reads for a step. compute_s, wait_s: seconds of a step."""
+    """steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step. compute_s, wait_s: seconds
+    per step.
+    """
     program: float | None
     """Value of the recorded program; null: unknown."""
     run: float | None
@@ -42,22 +45,24 @@ class StepFactor(Struct, frozen=True):
     apart: float | None
     """Difference, divided by the larger value; null: a value is unknown."""
     is_judged: bool
-    """True if the verdict depends on the figure. It does not depend on the wait, which storage and caches decide."""
+    """True if the verdict depends on the figure. The verdict does not depend on the wait, because storage and caches
+    determine it.
+    """
 
 
 class StepVerdict(Struct, frozen=True):
     """Verdict on the steps of a check run."""
 
     outcome: Outcome
-    """pass, fail, or incomplete if none of the judged figures differs, but the bytes or all others are unknown, or the
-    data of the program are in doubt.
+    """pass, fail or incomplete. incomplete: none of the judged figures differs, but the bytes or all other figures are
+    unknown, or the data of the program are in doubt.
     """
     tolerance: float
     """Smallest ratio of the smaller to the larger value that passes."""
     factors: tuple[StepFactor, ...]
     """All figures."""
     doubt: str = ""
-    """Why the data of the program's steps may be others than those of the workload; empty if they are not."""
+    """Reason why the data of the program's steps may differ from those of the workload; empty if there is none."""
 
     @property
     def exit_code(self) -> int:

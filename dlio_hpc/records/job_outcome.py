@@ -140,8 +140,8 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
 
 
 def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, bytes], target: Path) -> list[RunOutcome]:
-    """Return the runs, with a fault for each whose files differ from those that were collected and that did not run
-    again. path: directory of the job. content: files of the directory, by name. target: the archive.
+    """Return the runs. If files of a run differ from the collected files and the run was not repeated, the run has a
+    fault. path: directory of the job. content: files of the directory, by name. target: the archive.
     """
     collected, where = _collected(path, target)
     of_runs = {name: _digest(file) for name, file in content.items() if name in collected}
@@ -150,15 +150,15 @@ def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, byte
 
 
 def _collected(path: Path, target: Path) -> tuple[dict[str, str], str]:
-    """Return the SHA-256 of the files of a job when it was collected, by name, from its archive or else from the
-    manifest in its directory, and words on the original files.
+    """Return the SHA-256 of the files of a job when it was collected, by name, and a phrase that says where the
+    original files are. They are from the archive or, without it, from the manifest in the directory of the job.
     """
     if target.exists():
         try:
             return archive.listed(target), "its archive has the original"
         except DlioError:
             return archive.recorded(path), f"{target}, which has the original, is damaged"
-    return archive.recorded(path), f"{target}, which had the original, is missing"
+    return archive.recorded(path), f"{target}, which contained the original, is missing"
 
 
 def _digest(content: bytes) -> str:
@@ -167,7 +167,7 @@ def _digest(content: bytes) -> str:
 
 def _with_change(run: RunOutcome, changed: Sequence[str], where: str) -> RunOutcome:
     """Return a run with a fault for each of its files that was changed. changed: names of files of the job. where:
-    words on the original files.
+    phrase that says where the original files are.
     """
     names = [name for name in changed if name.startswith(f"{rundir.RUNS}/{run.name}/")]
     if run.result is None or not names:
@@ -231,8 +231,8 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
 
 
 def _of_plan(result: run_result.Result, run: Run, digest: str) -> run_result.Result:
-    """Return the result, with a fault for each sign that it is not that of this run of the plan. digest: SHA-256 of the
-    job's plan.json.
+    """Return the result with its faults. There is a fault for each field that does not match this run of the plan.
+    digest: SHA-256 of the job's plan.json.
     """
     name, its = rundir.run_name(run.number, run.name), f"its {rundir.RESULT}"
     signs = {
@@ -247,7 +247,7 @@ def _of_plan(result: run_result.Result, run: Run, digest: str) -> run_result.Res
 
 
 def _end_of(path: Path) -> bytes | None:
-    """Return the last 64 KiB of a file, which may be large. Return None if it is no file."""
+    """Return the last 64 KiB of a file, which may be large. Return None if it is not a file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block
             return None
@@ -323,7 +323,7 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[RunFiles]]:
 
 def _unpacked(run: RunOutcome, logs: dict[str, bytes], folder: Path) -> Path | None:
     """Write the Darshan log of a run and the logs of its worker processes to a new folder. Return the path of the log,
-    or None if the run has none. logs: content of all logs that the archive has of the run, by name.
+    or None if the run has none. logs: content of all logs of the run in the archive, by name.
     """
     names = [name for name in logs if Path(name).parent.name != rundir.WORKERS]
     log = next((name for name in reversed(names) if _is_of(run, name)), None)
@@ -405,7 +405,7 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _suspended(record: job_record.Job, run: RunOutcome) -> DlioError | None:
-    """Return an error if the batch system was seen to suspend the job during a measured run. Return None otherwise."""
+    """Return an error if the batch system was observed to suspend the job during a measured run, otherwise None."""
     if run.run.kind != "measure" or run.result is None:
         return None
     started, ended = units.timestamp(run.result.started), units.timestamp(run.result.ended)
@@ -413,7 +413,7 @@ def _suspended(record: job_record.Job, run: RunOutcome) -> DlioError | None:
         resumed = units.timestamp(end.time) if end is not None else ended
         if sighting.suspended and units.timestamp(sighting.time) <= ended and resumed >= started:
             return Incomplete(
-                f"{run.name} is no measurement: the batch system suspended the job ({sighting.text}, seen at "
+                f"{run.name} is not a measurement: the batch system suspended the job ({sighting.text}, seen at "
                 f"{sighting.time}); submit it again"
             )
     return None
@@ -437,19 +437,19 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
         and run.result is not None
         and (stop := disturbance_check.stop(run.result)) is not None
     ):
-        return Incomplete(f"{run.name} is no measurement: {stop}; submit it again")
+        return Incomplete(f"{run.name} is not a measurement: {stop}; submit it again")
     return None
 
 
 def notes(outcome: JobOutcome) -> list[str]:
-    """Return the notes of the plan, and what the batch system said when it accepted the job."""
+    """Return the notes of the plan, and the messages of the batch system when it accepted the job."""
     return [*outcome.plan.notes, *job_record.remarks(outcome.job)]
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
     """Return the reason why a run is not a valid measurement, or did not generate its dataset. Return None if the run
     is valid. Faults of other runs of the job do not count. must_be_laid_out: whether a run is invalid if its layout was
-    not set because the file system does not support layouts.
+    not set, because the file system does not support layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
@@ -526,8 +526,8 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _unrecorded_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the fault that the state of the job hides: a run stopped before its end, or the script ended with an exit
-    code that could not be recorded, because the disk was full. Return None if there is none.
+    """Return a fault that the state of the job does not show: a run stopped before its end, or the script ended with an
+    exit code that could not be recorded, because the disk was full. Return None if there is none.
     """
     for run in outcome.runs:
         summary = run.result.summary if run.result is not None else None

@@ -70,7 +70,7 @@ def lacking(study: Study) -> Lacking:
 
 
 def _begins(outcome: StudyOutcome, wanted: Sequence[packing.Unit]) -> dict[int, str]:
-    """Return the time (UTC) at which each night of the missing measurements `wanted` begins; empty: at once."""
+    """Return the time (UTC) at which each night of the missing measurements `wanted` begins; empty: immediately."""
     good = {measurement.job for measurement in outcome.measured}
     jobs = [
         night_chain.NightJob(

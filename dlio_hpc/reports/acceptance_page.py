@@ -92,7 +92,7 @@ def _group(accepted: Acceptance, group: str) -> Section:
 
 
 def _evidence(check: Check) -> Table:
-    """Return the evidence of a check, one row a run. Several nights have a column."""
+    """Return the evidence of a check, one row per run. If there are several nights, they have a column."""
     labels = {True: "pass", False: "fail", None: "-"}
     evidence = sorted(check.evidence, key=lambda entry: entry.night)
     header = _EVIDENCE

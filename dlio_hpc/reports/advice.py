@@ -82,7 +82,7 @@ def _settings(part: Part, point: Point, keys: list[str]) -> str:
 
 
 def _gain(chosen: Comparison) -> str:
-    """Return a heading that recommends a change and states its gain over the reference."""
+    """Return a heading that recommends a change and states the gain over the reference."""
     if chosen.change is not None:
         low, high = chosen.change.low, chosen.change.high
         return f"change these settings (measured: {low:.2f} to {high:.2f} x the reference):"

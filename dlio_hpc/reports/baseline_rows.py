@@ -38,7 +38,9 @@ def _median(baseline: Baseline) -> str:
 
 
 def facts(baseline: Baseline, signer: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the label and the text of each fact about a baseline. signer: who signed it; None if that is unknown."""
+    """Yield the label and the text of each fact about a baseline. signer: name of the user who signed it; None if it is
+    unknown.
+    """
     accepted = baseline.accepted
     key = accepted.group.key
     yield "baseline", accepted.id

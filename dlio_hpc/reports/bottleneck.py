@@ -187,9 +187,9 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """Return a sentence that says whether the program of a Darshan log is bound by I/O: whether its slowest rank is in
-    I/O calls for at least half of the run time, or ranks in turn are. The sentence states no other bottlenecks, because
-    Darshan logs contain no times of computation or synchronisation.
+    """Return a sentence that says whether the program of a Darshan log is bound by I/O: whether its slowest rank, or
+    several ranks in turn, are in I/O calls for at least half of the run time. The sentence states no other bottlenecks,
+    because Darshan logs contain no times of computation or synchronisation.
     """
     load, meta = analysis.load, analysis.metadata.share
     if analysis.job_s + load.clock_s <= 0:
@@ -199,7 +199,7 @@ def of_log(title: str, analysis: Analysis) -> str:
 
 
 def may_bind(analysis: Analysis) -> bool:
-    """Return whether the I/O of the program of a Darshan log binds it, or may bind it as far as the log shows."""
+    """Return whether the program of a Darshan log is, or may be, bound by I/O."""
     load = analysis.load
     shortest_s = max(analysis.job_s - load.clock_s, 0.0)
     is_known = analysis.job_s + load.clock_s > 0

@@ -1,4 +1,4 @@
-"""CSV tables. A spreadsheet takes text that begins with certain characters for a formula, so such text is quoted."""
+"""CSV tables. Text that a spreadsheet would interpret as a formula, because of its first character, is quoted."""
 
 import csv
 import re

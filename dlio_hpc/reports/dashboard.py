@@ -1,4 +1,4 @@
-"""Dashboard of a facility: the true state of the last night in one sentence, and a card for each suite and workload."""
+"""Dashboard of a facility: the state after the last night in one sentence, and a card for each suite and workload."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
@@ -39,14 +39,14 @@ Address = Callable[[str], str]
 
 
 class Unread(NamedTuple):
-    """An archive or study of which no page can be made, with the reason."""
+    """Archive or study for which no page can be made, with the reason."""
 
     name: str
     why: str
 
 
 class Facility(NamedTuple):
-    """What a dashboard shows. source: name of the folder of archives. now: time at which the dashboard is made. jobs:
+    """Content of a dashboard. source: name of the folder of archives. now: time at which the dashboard is made. jobs:
     jobs to list below the cards; empty to list none.
     """
 
@@ -84,7 +84,7 @@ def _state(row: Standing) -> NightState:
 
 
 def _summary(row: Standing) -> str:
-    """Return the verdict on the newest job in one line, as suites and comparisons say it."""
+    """Return the verdict on the newest job in one line, in the words of suites and comparisons."""
     if row.suite is not None:
         return row.suite.summary
     assert row.judgement is not None
@@ -193,7 +193,9 @@ def _card(row: Standing, last: date, anchor: str, address: Address) -> Card:
 
 
 def _reasons(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield the reasons of the verdicts that are not good, unless the summary of the card has the only one."""
+    """Yield the reasons of the verdicts that are not good. Yield none if the summary of the card already contains the
+    only one.
+    """
     if len(verdicts) > 1:
         for verdict in verdicts:
             if STATES[verdict.outcome] != "good":
@@ -223,7 +225,7 @@ def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
 
 
 def _group(verdict: Verdict, row: Standing) -> Group | None:
-    """Return the runs that a verdict is about, or None if it is about the job as a whole."""
+    """Return the runs that a verdict concerns, or None if it concerns the whole job."""
     groups = run_groups.of(row.newest)
     return next((group for group in groups if (group.key, group.title) == (verdict.key, verdict.title)), None)
 

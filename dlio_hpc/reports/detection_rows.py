@@ -1,4 +1,4 @@
-"""Report on a campaign that detects a drop: the answer in a sentence, a table, and what the answer rests on."""
+"""Report on a campaign that detects a drop: the answer in a sentence, a table, and the assumptions."""
 
 import math
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def answer(plan: DetectionPlan) -> str:
     drop, power, row = _percent(plan.wanted.drop), _percent(plan.wanted.power), plan.answer
     if row is None or row.campaign is None:
         last = plan.smallest[-1].drop
-        least = "nor is any drop below 90 %" if last is None else f"the smallest drop that is found is {_percent(last)}"
+        least = "none below 90 % is found" if last is None else f"the smallest drop that is found is {_percent(last)}"
         repeats = _repeats(plan.shown_repeats)
         return f"A drop of {drop} is not found within {MOST} nights ({power} power): {least}, with {repeats} a job."
     made = row.campaign
@@ -54,7 +54,7 @@ def _cells(plan: DetectionPlan, row: CampaignRow) -> list[str]:
 
 
 def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
-    """Yield what the answer rests on, what else the noise allows, and how the campaign must be judged."""
+    """Yield the assumptions of the answer, alternatives that the noise allows, and how to judge the campaign."""
     noisiest = f"; the noisiest of {plan.measurements} measurements" if plan.measurements > 1 else ""
     yield "measures", f"{plan.known.title}{noisiest}"
     yield "noise", noise(plan.known)
@@ -74,7 +74,7 @@ def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
 
 
 def noise(known: KnownNoise) -> str:
-    """Return how much nights and runs differ, and what shows it."""
+    """Return the variation between nights and between runs, and its source."""
     nights, runs = _percent(known.noise.nights), _percent(known.noise.runs)
     of_nights = {
         "measurement": f"nights differ by {nights} ({regression.nights_words(known.shown_by)} of this measurement)",

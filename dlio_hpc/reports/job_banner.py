@@ -74,7 +74,7 @@ def of_disturbance(measured: Sequence[RunOutcome]) -> Iterator[Banner]:
 
 
 def of_writing(measured: Sequence[RunOutcome]) -> Banner:
-    """Return the banner of runs that read no samples: whether their checkpoints reached storage."""
+    """Return the banner of runs that read no samples. It states whether their checkpoints reached storage."""
     results = [run.result for run in measured if run.result is not None]
     saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]
     if not saved:

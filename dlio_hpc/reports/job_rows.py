@@ -257,7 +257,7 @@ def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, 
 
 
 def main_rate(run: RunOutcome) -> tuple[str, float] | None:
-    """Return the rate that the repeats of a run are compared by, with its name: samples/s, or the rate of writing
+    """Return the rate by which the repeats of a run are compared, and its name: samples/s, or the rate of writing
     checkpoints if there are no samples. Return None if it was not measured.
     """
     summary = None if run.result is None else run.result.summary
@@ -311,7 +311,9 @@ def _io_time(summary: Summary) -> str:
 
 
 def _own_cost(summary: Summary, work: Workload) -> list[tuple[str, str]]:
-    """Return how much of the time dlio-hpc itself takes, as a pair of label and text, if that is notable."""
+    """Return the share of the time that dlio-hpc itself takes, as a pair of label and text. Return nothing if the share
+    is small.
+    """
     apart_s = summary.checkpoint.own_s if summary.checkpoint else 0.0  # in no other time of the run
     own = ((summary.overhead_s or 0.0) - apart_s) / summary.wall_s
     if own < _NOTABLE:
@@ -459,7 +461,7 @@ def _compared(run: RunOutcome, result: Result, summary: Summary, probe: StorageP
 
 
 def _pattern(workload: Workload) -> Pattern:
-    """Return the pattern that is nearest to the workload's own."""
+    """Return the pattern of the probe that is nearest to the pattern of the workload."""
     return "random" if workload.reader.shuffle.samples and workload.dataset.samples_per_file > 1 else "sequential"
 
 

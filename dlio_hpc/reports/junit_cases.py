@@ -23,13 +23,13 @@ _LISTED: tuple[MetricName, ...] = ("samples_per_s", "read_MBps", "au", "wall_s")
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> list[Case]:
-    """Return a case for each run of the jobs, and one for each job whose fault is not that of a run."""
+    """Return a case for each run of the jobs, and one for each job with a fault that no run has."""
     return [case for outcome in outcomes for case in _of_job(outcome)]
 
 
 def of_suite(verdict: SuiteVerdict) -> list[Case]:
-    """Return the cases of the verdict on a suite: its comparisons and its criteria. A measurement without a baseline is
-    skipped, unless the suite counts it.
+    """Return the cases of the verdict on a suite: its comparisons and its criteria. A measurement without a baseline
+    has the result skipped, unless the verdict of the suite depends on it.
     """
     cases = []
     for judged in verdict.judgement.verdicts:
@@ -65,14 +65,14 @@ def _failed(name: str, job: str, fault: DlioError, evidence: Sequence[str], seco
 
 
 def of_exit(code: int, program: str) -> Case:
-    """Return the case for a command that ended with an exit code other than 0 although no other case says why."""
+    """Return the case for a command whose exit code is not 0, if no other case gives the reason."""
     text = f"{program} ended with exit code {code}; its messages are on stderr"
     return Case("exit code", program, "error", of_exit_code(code), text, text, 0.0)
 
 
 def unfinished(program: str) -> Case:
     """Return the case of a file that is written before the jobs are submitted."""
-    text = f"{program} has not come to its end: it was interrupted, or failed before the jobs ended; see its output"
+    text = f"{program} has not finished: it was interrupted, or failed before the jobs ended; see its output"
     return Case("submission", program, "error", "incomplete", text, text, 0.0)
 
 
@@ -82,7 +82,7 @@ def refused(program: str, fault: DlioError) -> Case:
 
 
 def _measured(run: RunOutcome) -> Iterator[str]:
-    """Yield lines on what a run measured, and whether it measured the storage."""
+    """Yield lines with the measurements of a run, and whether it measured the storage."""
     if run.result is None or run.result.summary is None:
         return
     for name in _LISTED:

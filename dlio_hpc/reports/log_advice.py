@@ -1,4 +1,5 @@
-"""What stands out in the I/O of a program, by its Darshan log, and what to change. Each sentence has its numbers.
+"""Notable properties of the I/O of a program in a Darshan log, and advice on what to change. Each sentence states its
+numbers.
 
 The limits are of the order of those of Drishti (Bez et al., PDSW 2022), which counts requests below 1 MB, random
 accesses, imbalance between ranks and the time in metadata calls.
@@ -60,7 +61,7 @@ def _busy_s(rank: Rank) -> float:
 def _why_slow(slowest: Rank, others: list[Rank]) -> str:
     size, usual = _moved(slowest), statistics.median(map(_moved, others))
     if size and not usual:
-        return "it does the I/O of most ranks; let the others read and write, too"
+        return "it does the I/O of most ranks; distribute reads and writes over all ranks"
     if usual and size / usual >= _MORE:
         return f"it moves {size / usual:.1f} times their bytes; divide files or samples evenly among the ranks"
     if slowest.meta_s > slowest.io_s:
@@ -99,14 +100,16 @@ def _small_requests(analysis: Analysis) -> Iterator[str]:
 
 
 def _usual_size(kind: Operation) -> tuple[float | None, str]:
-    """Return the median size of a request, or the mean if the log has no trace, and which of the two it is."""
+    """Return the median request size, or the mean if the log has no trace, and the word for which of the two it is."""
     if kind.size is not None and kind.size.median is not None:
         return kind.size.median, "median"
     return (kind.bytes / kind.requests, "mean") if kind.requests else (None, "")
 
 
 def _placed(name: str, kind: Operation, are_few: bool) -> str:
-    """Return where requests are, and what to change. are_few: whether there are a few requests for each open."""
+    """Return a sentence on the offsets of requests, with advice. are_few: whether there are only a few requests per
+    open.
+    """
     if are_few:
         return ", a few for each open: put the data into fewer, larger files"
     if kind.consecutive is not None and kind.consecutive >= _SEQUENTIAL:

@@ -136,8 +136,8 @@ def _of_log(examined: Examined) -> Banner:
 
 
 def _lacks_traces_alone(examined: Examined) -> bool:
-    """Return whether the log has no other fault than traces that were not recorded. Darshan records traces on request
-    only. A trace that is in the table of the log, but empty, is lost.
+    """Return whether the only fault of the log is that traces were not recorded. Darshan records traces only on
+    request. A trace that is in the table of the log, but empty, is lost.
     """
     modules = examined.log.modules if examined.log is not None else {}
     tracers = [fault.text.rsplit("the trace ", 1)[-1].split()[0] for fault in examined.faults]

@@ -70,7 +70,7 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def _in_calls(analysis: Analysis) -> str:
-    """Return how long the slowest rank is in I/O calls of all interfaces, as text."""
+    """Return the time that the slowest rank spends in I/O calls of all interfaces, as text."""
     load = analysis.load
     least, most = format_seconds(load.least_s), format_seconds(load.most_s)
     return f"{least if least == most else f'{least} to {most}'} in I/O calls of all interfaces, metadata calls included"

@@ -37,7 +37,7 @@ class JobMedians(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """What distinguishes the measurement from others, as text."""
+        """Labels that distinguish the measurement from others, as text."""
         key = self.group.key
         return {
             "site": key.site, "workload": key.workload, "point": self.group.title, "file_system": key.file_system,

@@ -27,8 +27,8 @@ class NightMark(NamedTuple):
 
 
 class Nights(NamedTuple):
-    """Nights of a measurement. days: all nights, oldest first, also those without a run. marks: the nights with a run.
-    base: median of the baseline; None if it is unknown.
+    """Nights of a measurement. days: all nights, oldest first, including those without a run. marks: the nights with a
+    run. base: median of the baseline; None if it is unknown.
     """
 
     metric: MetricName
@@ -93,8 +93,8 @@ def _named(lead: str, days: Sequence[date]) -> Iterator[str]:
 
 
 def svg(shown: Nights) -> str:
-    """Return the picture: a line through the values, which is broken at gaps; bands for nights without a run; crosses
-    for nights without a result; rings for values that are not of the storage; a dashed line for the baseline.
+    """Return the picture: a line through the values with breaks at gaps; bands for nights without a run; crosses for
+    nights without a result; rings for values that do not measure the storage; a dashed line for the baseline.
     """
     values = [(day, mark.value) for day in shown.days if (mark := shown.marks.get(day)) and mark.value is not None]
     if not values:

@@ -32,8 +32,8 @@ _NEWEST, _FEWEST = 10, 3
 
 
 def of_judgement(judgement: Judgement) -> Banner:
-    """Return the banner for jobs that were compared with baselines and histories. A job that did not measure storage,
-    and is compared because of --force, is not measured whatever the outcome is.
+    """Return the banner for jobs that were compared with baselines and histories. If a job did not measure storage and
+    is compared because of --force, the state is "not measured" for any outcome.
     """
     state, summary = state_of(judgement.exit_code), regression_rows.summary(judgement)
     if forced := next((verdict.forced for verdict in judgement.verdicts if verdict.forced), ""):
@@ -67,8 +67,8 @@ def of_history(blocks: Sequence[Block], metric: MetricName, now: str | None = No
 
 
 def _longest_pause(blocks: Sequence[Block]) -> float:
-    """Return the number of days without a job after which jobs are said to have stopped: three times the usual distance
-    of the newest nights, but at least two days; a week if less than three nights are known.
+    """Return the number of days without a job after which the banner says that jobs stopped. It is three times the
+    usual distance of the newest nights, but at least two days; a week if fewer than three nights are known.
     """
     ended = sorted({night.ended for block in blocks if block.trend is not None for night in block.trend.nights})
     newest = [units.timestamp(moment) for moment in ended[-_NEWEST:]]

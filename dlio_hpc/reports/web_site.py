@@ -1,7 +1,7 @@
 """Static site of all jobs of a folder of archives: a dashboard, and a page for each job and each study.
 
-Each page is written as a whole file, and the dashboard last: a reader or a killed command never meets half a page or a
-link to a page that is not there. Nothing is removed.
+Each page is written atomically, and the dashboard is written last. Even if the command is killed, there are no partial
+pages and no links to missing pages. Nothing is removed.
 """
 
 import os
@@ -23,13 +23,13 @@ from dlio_hpc.verdict import history, newest_jobs
 from dlio_hpc.verdict.history_entry import Entry
 
 INDEX, JOBS, STUDIES = "index.html", "jobs", "studies"
-# Number of characters at the start of a page in which its mark lies.
+# Number of characters at the start of a page that contain its mark.
 _HEAD = 2000
 
 
 class SiteMade(NamedTuple):
-    """Result of making a site. written: pages that were made anew. kept: number of pages that were up to date. unread:
-    archives and studies without a page. exit_codes: exit codes of the reasons why they have none.
+    """Result of making a site. written: pages that were made or rebuilt. kept: number of pages that were up to date.
+    unread: archives and studies without a page. exit_codes: exit codes of the reasons.
     """
 
     written: tuple[str, ...]
@@ -158,7 +158,7 @@ def _job_text(path: Path, name: str) -> str:
 
 
 def _studies(archives: Path, entries: Sequence[Entry]) -> Iterator[_PageJob]:
-    """Yield the pages of the studies and suites that have archives. A page is also made anew after a decision on a
+    """Yield the pages of the studies and suites that have archives. A page is also rebuilt after a decision on a
     baseline, because the verdict of a suite depends on it.
     """
     decisions = list(rundir.matching(archives, f"{rundir.BASELINES}/[!.]*.json"))

@@ -43,7 +43,7 @@ def within(covered: Floats, windows: Floats) -> float:
 
 def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
     """Return the sum of weights in each bin, shape (len(edges) - 1,). times: start and end of each interval, shape (2,
-    n); all intervals lie within `edges`. weights: weight of each interval; it is spread evenly over the duration of the
+    n); all intervals are within `edges`. weights: weight of each interval; it is spread evenly over the duration of the
     interval. edges: equally spaced times. The weight of an interval of zero length is added to the bin that contains
     the interval.
     """

@@ -224,8 +224,8 @@ class Interruption(Struct, frozen=True):
     """A time in which ranks did not work as planned. It is part of the times of its step."""
 
     kind: Literal["stopped", "suspended", "compute"]
-    """stopped: ranks were stopped and continued (SIGCONT), or all ranks computed far longer than asked at once;
-    suspended: a node was suspended; compute: some ranks computed far longer than asked.
+    """stopped: ranks were stopped and continued (SIGCONT), or all ranks computed far longer than requested in the same
+    step; suspended: a node was suspended; compute: some ranks computed far longer than requested.
     """
     epoch: int
     """Number of the epoch, counted from 1; 0: unknown."""
@@ -255,7 +255,7 @@ class SlowestRank(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """Summary of all epochs and ranks of a warm-up or measurement. Fields that have no description in this class are
     metrics, which results.metrics defines. Every metric except au_mlperf includes the first step of each epoch. If the
-    workload only writes checkpoints, no samples are read, and what would describe reading them is null.
+    workload only writes checkpoints, no samples are read, and the fields on reading them are null.
     """
 
     samples: int
@@ -315,7 +315,7 @@ class Summary(Struct, frozen=True):
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
     cut_short: str | None = None
-    """What is not complete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
+    """Parts that are incomplete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
     overhead_s: float | None = None
     """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step, between epochs the drop of
     the page cache and the accounting of what it holds, the contents of checkpoints (own_s of the checkpoints) and, if
@@ -323,7 +323,7 @@ class Summary(Struct, frozen=True):
     measured.
     """
     interruptions: list[Interruption] = []
-    """Times in which ranks were stopped or computed far longer than asked, the longest first; 20 at most."""
+    """Times in which ranks were stopped or computed far longer than requested, the longest first; 20 at most."""
 
 
 def unfinished(summary: Summary) -> str | None:
@@ -349,7 +349,7 @@ class DatasetFacts(Struct, frozen=True):
     bytes: int
     """Bytes of the samples before compression."""
     is_existing: bool = False
-    """True if the dataset existed before and was not generated; its contents are then not compared with anything."""
+    """True if the dataset existed before and was not generated; its contents are then not verified."""
 
 
 class Generated(Struct, frozen=True):
@@ -409,8 +409,8 @@ class Result(Struct, frozen=True):
     file_system: str = ""
     """Kind of the dataset's file system, such as lustre or fuse.glusterfs."""
     cache_facts: list[str] = []
-    """Facts about the dataset's file system that void evidence of reading storage: mount options (fsc), a loop device,
-    a block device in memory, compressed files.
+    """Facts about the dataset's file system that invalidate evidence of reading storage: mount options (fsc), a loop
+    device, a block device in memory, compressed files.
     """
     outputs_cache_facts: list[str] = []
     """The same facts about the file system of the checkpoints."""

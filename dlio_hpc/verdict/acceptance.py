@@ -88,7 +88,9 @@ def of(judged: Judged, criteria: str | None, report: judged_jobs.Report = lambda
 
 
 def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: judged_jobs.Report) -> NightPrior:
-    """Return what the histories of the judged jobs show about nights. Histories are not updated for this."""
+    """Return the variation between nights that the histories of the judged jobs show. The histories are not updated for
+    this.
+    """
     if criteria.night_spread is not None:
         return site_spread.assumed
     folders = dict.fromkeys(Path(study.study.archive) for study in judged.studies)
@@ -164,9 +166,9 @@ def _of_group(
 
 
 def _as_cached(check: Check) -> Check:
-    """Adapt a check of a group to the fact that the group read from memory, and return the adapted check. If it is a
-    check of a metric, its outcome `pass` or `inconclusive` becomes `cached`. The outcome `fail` remains, because reads
-    from memory do not make storage look slower. Checks of rules are returned unchanged.
+    """Return a check of a group that read from memory. For a check of a metric, the outcome `pass` or `inconclusive`
+    becomes `cached`. The outcome `fail` remains, because reads from memory do not make storage look slower. Checks of
+    rules are returned unchanged.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -186,8 +188,8 @@ def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) 
 
 
 def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
-    """Yield a check for each criterion that applies to no measured run, so that such a criterion does not pass
-    silently. Also yield a check for each criterion that names a workload or a number of nodes or ranks that was not
+    """Yield a check for each criterion that applies to no measured run, because such a criterion must not pass
+    silently. Also yield a check for each criterion that names a workload, or a number of nodes or ranks, that was not
     measured.
     """
     judged = {(check.criterion, check.key) for check in checks}
@@ -233,8 +235,8 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
 
 
 def _warmups(nights: Sequence[tuple[Entry, date]], key: Key, data: str) -> Iterator[Ran]:
-    """Yield the good warm-up runs with the measurement key `key` on the dataset `data`. nights: jobs with their
-    nights.
+    """Yield the good warm-up runs with the measurement key `key` on the dataset `data`. nights: jobs, each with its
+    night.
     """
     for entry, night in nights:
         for run in entry.measurements:

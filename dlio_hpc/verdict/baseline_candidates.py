@@ -10,7 +10,7 @@ from dlio_hpc.verdict.site_spread import NightPrior
 
 
 class BaselineCandidate(NamedTuple):
-    """Runs with one measurement key that can be a baseline, and their job."""
+    """Runs that can become the baseline of one measurement key, and their job."""
 
     job: Entry
     group: Group
@@ -72,7 +72,7 @@ def objections(entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequ
 
 
 def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
-    """Return the objections that the job of a candidate shows by itself. entry: the job that the user named."""
+    """Return the objections that follow from the job of a candidate alone. entry: the job that the user named."""
     job, group = candidate
     lines = _passed_over(entry, group)
     if group.faulty is not None:
@@ -85,8 +85,8 @@ def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
 
 
 def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: NightPrior) -> list[str]:
-    """Return an objection if the job belongs to a drop that has lasted for few nights, such as an outage. earlier: jobs
-    before it. prior: what other measurements of the site show about the variation between nights.
+    """Return an objection if the job belongs to a drop that has lasted for only a few nights, such as an outage.
+    earlier: jobs before it. prior: what other measurements of the site show about the variation between nights.
     """
     group, metric = candidate.group, candidate.group.main_metric
     here = trend.night(group, metric)
@@ -101,7 +101,7 @@ def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: 
 
 
 def _passed_over(entry: Entry, group: Group) -> list[str]:
-    """Return an objection if `group` belongs to an earlier night than `entry`, and the runs of `entry` with the same
+    """Return an objection if `group` is from an earlier night than `entry` because the runs of `entry` with the same
     measurement key are faulty.
     """
     faulty = [own.faulty for own in run_groups.of(entry) if own.key == group.key and own.job != group.job]

@@ -40,12 +40,12 @@ class Verdict(Struct, frozen=True):
     reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
     interval of `ratio`. newest, before: numbers of the newest nights, and of the nights at the level of the reference,
     that are compared; 0 if none are. noise: relative variation between nights; None if nothing is compared.
-    noise_source: where it comes from. a_year: number of such outcomes that occur by chance in a year; None if the level
-    did not change. shift: change in the history that makes the outcome a regression; None if no change does. trend:
-    None if the history was not used in the comparison. warnings: objections that --force overrode, and a note if some
-    runs lack the metric. disturbances: lines that describe other activity on the nodes; empty unless the outcome is
-    inconclusive or a regression. forced: reason why the job is no measurement of storage, if it is compared because of
-    --force; otherwise empty.
+    noise_source: source of `noise`. a_year: number of such outcomes by chance in a year; None if the level did not
+    change. shift: change in the history that makes the outcome a regression; None if no change does. trend: None if the
+    history was not used in the comparison. warnings: objections that --force overrode, and a note if some runs lack the
+    metric. disturbances: lines that describe other activity on the nodes; empty unless the outcome is inconclusive or a
+    regression. forced: reason why the job does not measure storage, if it is compared only because of --force;
+    otherwise empty.
     """
 
     job: str
@@ -96,9 +96,8 @@ class Judgement(Struct, frozen=True):
 
 
 class Terms(NamedTuple):
-    """Parameters of a comparison. tolerance: largest relative drop that is not a regression, such as 0.02. force:
-    compare even if measurement keys differ or runs read from memory. against: jobs to compare with instead of
-    baselines.
+    """Parameters of a comparison. tolerance: largest relative drop that still passes, such as 0.02. force: compare even
+    if measurement keys differ or runs read from memory. against: jobs to compare with instead of baselines.
     """
 
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
@@ -114,8 +113,8 @@ def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
     """Compare jobs with their baselines and their history, and return the judgement. Each measurement key of each job
-    in `entries` gets its own verdict. Of a study of several nights, the newest night is judged, and its earlier nights
-    belong to the history. history: entries of earlier jobs; if it also contains the judged jobs or later jobs, these
+    in `entries` gets its own verdict. If a study has several nights, the newest night is judged, and the earlier nights
+    are part of the history. history: entries of earlier jobs; if it also contains the judged jobs or later jobs, these
     are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
@@ -187,8 +186,8 @@ class _Case(NamedTuple):
 def _study(
     nights: Sequence[Entry], history: Sequence[Entry], references: Sequence[Reference], terms: Terms
 ) -> list[Verdict]:
-    """Return the verdicts on a study. The newest night is judged, and what only earlier nights have measured. nights:
-    entries of the study, oldest first.
+    """Return the verdicts on a study: on its newest night, and on measurements that only earlier nights have made.
+    nights: entries of the study, oldest first.
     """
     verdicts = _job(nights[-1], history, references, terms)
     for entry in reversed(nights[:-1]):
@@ -213,7 +212,7 @@ def _groups(
 
 
 def _is_before(past: Entry, entry: Entry) -> bool:
-    """Return whether a job of the history was before a job: in another study, or on an earlier night of its study."""
+    """Return whether a job of the history precedes another job. In the same study, it must be of an earlier night."""
     if past.study != entry.study:
         return past.ended <= entry.ended
     return entry.night > 0 and past.ended < entry.ended
@@ -391,8 +390,8 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
 
 
 def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
-    """Return three kinds of objections: those that --force overrode in this comparison, times of the runs that are far
-    longer than expected, and objections that --force overrode when the baseline was accepted.
+    """Return the warnings of a comparison: objections that --force overrode in this comparison, times of the runs that
+    are far longer than expected, and objections that --force overrode when the baseline was accepted.
     """
     warnings = [f"the configurations differ: {difference}" for difference in unlike]
     if not case.group.is_of_storage:

@@ -4,9 +4,9 @@ A baseline is accepted or retired by a decision. A decision records the user, th
 a file in the folder of the archives. Such a file is written once and never changed. The state of a baseline follows
 from all decisions together.
 
-Where decisions must be signed, a decision counts only in the file that it was written to: it names its kind, its
-baseline and its folder of archives. It also names the newest signed decisions before it, so that a missing one is
-noticed (see _Chain).
+If decisions must be signed, a decision is valid only in the file to which it was written. It therefore names its kind,
+its baseline and its folder of archives. It also names the newest signed decisions before it, so that a missing one is
+detected (see _Chain).
 """
 
 import getpass
@@ -78,7 +78,9 @@ class _Kind(Struct):
 
 
 class _File(NamedTuple):
-    """A decision in its file. signer: who signed it; None if it is not signed, or signatures are not checked."""
+    """A decision in its file. signer: name of the user who signed it; None if it is not signed, or if signatures are
+    not checked.
+    """
 
     path: Path
     content: bytes
@@ -91,8 +93,8 @@ class _File(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """The decisions in a folder of archives, oldest first. signers: who signed a decision, by the id of the baseline;
-    empty if signatures are not checked. refused: a line for each decision that does not count, because nobody in
+    """The decisions in a folder of archives, oldest first. signers: name of the user who signed, by the id of the
+    baseline; empty if signatures are not checked. refused: a line for each decision that is ignored, because nobody in
     `allowed_signers` has signed it.
     """
 
@@ -131,15 +133,15 @@ def read(folder: Path) -> Decisions:
 
 
 def _files(folder: Path, allowed: Path | None) -> tuple[list[_File], list[_File], list[str]]:
-    """Return the decisions that count, the others, and a line for each of the others. allowed: file allowed_signers;
-    None if signatures are not checked.
+    """Return the valid decisions, the other decisions, and a line for each of the other decisions. allowed: file
+    allowed_signers; None if signatures are not checked.
     """
     counted, others, refused = [], [], []
     for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
         content = _content(path)
         kind = _kind(content)
         if kind and kind != _kind_of(path):
-            refused.append(f"{path} does not count: it is a copy of a decision to {kind} a baseline")
+            refused.append(f"{path} is ignored: it is a copy of a decision to {kind} a baseline")
             continue
         decision = _decoded(path, content)
         signer = None if allowed is None else signatures.signer(path, content, allowed)
@@ -148,7 +150,7 @@ def _files(folder: Path, allowed: Path | None) -> tuple[list[_File], list[_File]
         if allowed is not None and signer is None:
             fault = f"it has no valid signature of a key in {allowed}"
         if fault:
-            refused.append(f"{path} does not count: {fault}")
+            refused.append(f"{path} is ignored: {fault}")
             others.append(file)
             continue
         if allowed is not None:
@@ -169,8 +171,8 @@ def _kind_of(path: Path) -> str:
 
 
 def _misplaced(file: _File, folder: Path | None) -> str:
-    """Return the reason why a decision does not belong into its file, or "". folder: folder of the archives if the
-    decision must be bound to it; None otherwise.
+    """Return the reason why a decision does not belong in its file, or "". folder: folder of the archives if the
+    decision must name it, otherwise None.
     """
     decision = file.decision
     if not decision.kind:
@@ -187,9 +189,9 @@ def _carried(decision: Accepted) -> Accepted:
 
 
 class _Chain(NamedTuple):
-    """What follows from signed decisions that were there and no longer count, because their file or their signature was
-    removed or changed. retired: retirements that still apply, and retirements of baselines that would become active
-    again. lines: a line for each such decision.
+    """Consequences of missing signed decisions, whose file or signature was removed or changed. retired: retirements
+    that still apply, and retirements of baselines that would otherwise become active again. lines: a line for each
+    missing decision.
     """
 
     retired: tuple[Retired, ...]
@@ -197,7 +199,9 @@ class _Chain(NamedTuple):
 
 
 def _chain(folder: Path, allowed: Path, counted: Sequence[_File], others: Sequence[_File]) -> _Chain:
-    """Find signed decisions that were removed: a later signed decision names them, or this user has a copy."""
+    """Find signed decisions that were removed. A removed decision is named in a later signed decision, or this user has
+    a copy of it.
+    """
     copies = [
         _File(copy.path, copy.content, _decoded(copy.path, copy.content), None)
         for copy in decision_copies.valid(folder, allowed)
@@ -238,7 +242,7 @@ def _chain(folder: Path, allowed: Path, counted: Sequence[_File], others: Sequen
         retired += [_withdrawn(other, "a later decision is missing") for other in older]
         lines.append(
             f"a signed decision before that to {later.kind} {later.id} is missing from {folder / rundir.BASELINES}: "
-            f"earlier baselines do not count ({', '.join(other.id for other in older) or 'there is none'}); restore "
+            f"earlier baselines are ignored ({', '.join(other.id for other in older) or 'there is none'}); restore "
             "the file, or accept them again"
         )
     return _Chain(tuple(retired), tuple(lines))
@@ -307,7 +311,7 @@ def active(decisions: Decisions) -> tuple[Accepted, ...]:
 
 
 def active_in(folder: Path, report: Callable[[str], None]) -> tuple[Accepted, ...]:
-    """Return the active baselines of a folder, and report the decisions that do not count."""
+    """Return the active baselines of a folder, and report decisions that are ignored."""
     decisions = read(folder)
     for line in decisions.refused:
         report(f"note: {line}")
@@ -327,7 +331,7 @@ def accept(
     write a decision into `folder`. Return these decisions. Raise ConfigError if no measurement key has such runs, or if
     there are objections and `force` is False. key: SSH key that signs the decisions; None to leave them unsigned.
     earlier: the earlier nights of the job's study, oldest first. If the job has no good run of a measurement key, the
-    newest of these nights that has one becomes the baseline. past: the history, with or without the job.
+    newest earlier night with a good run becomes the baseline. past: the history, with or without the job.
     """
     from dlio_hpc.verdict import baseline_candidates  # it needs numpy, which most uses of baselines do not
 
@@ -406,7 +410,7 @@ def _check_key(key: Path | None) -> None:
 
 
 def _check_clock(folder: Path, decisions: Decisions) -> None:
-    """Raise ConfigError if a decision is dated later than now: a new decision would not count after it."""
+    """Raise ConfigError if a decision has a date in the future. A new decision would have no effect after it."""
     now = units.utc_now(fraction=True)
     dates = [(accepted.when, accepted.id) for accepted in decisions.accepted]
     dates += [(retired.when, retired.id) for retired in decisions.retired]
@@ -414,7 +418,7 @@ def _check_clock(folder: Path, decisions: Decisions) -> None:
     if when > now:
         raise ConfigError(
             f"the decision about {name} in {folder / rundir.BASELINES} is dated {when}, but it is {now} here: a new "
-            "decision would not count. Set the clocks right; if that decision has a wrong time, move its file away"
+            "decision would have no effect. Correct the clocks; if that decision has a wrong time, move its file away"
         )
 
 
@@ -458,7 +462,7 @@ def _write_signature(target: Path, content: bytes, key: Path) -> None:
         allowed = signatures.allowed()
         if allowed is not None and signatures.signer(copy, content, allowed) is None:
             raise ConfigError(
-                f"--sign {key}: this key is not in {allowed}, so the decision would not count; nothing is written. "
+                f"--sign {key}: this key is not in {allowed}, so the decision would be ignored; nothing is written. "
                 "Sign with a key of that file, or ask the facility to add yours"
             )
         signature = copy.with_name(copy.name + signatures.SUFFIX).read_bytes()

@@ -23,8 +23,8 @@ _NIGHTS: tuple[int, ...] = (1, 3, 10)
 
 class CampaignRow(NamedTuple):
     """Campaign with one number of repeats. campaign: None if it needs more than 60 nights. a_night: node-hours of a
-    night whose datasets exist already. node_hours: of the whole campaign; None if it needs more than 60 nights.
-    too_long_s: expected seconds of a job that does not fit into its time limit; None if all jobs fit.
+    night if the datasets exist already. node_hours: node-hours of the whole campaign; None if it needs more than 60
+    nights. too_long_s: expected seconds of a job that does not fit into its time limit; None if all jobs fit.
     """
 
     repeats: int
@@ -40,7 +40,7 @@ class CampaignRow(NamedTuple):
 
 
 class SmallestDrop(NamedTuple):
-    """Smallest drop that is found in a number of nights; None if none below 90 % is."""
+    """Smallest drop that is detected within a number of nights; None if no drop below 90 % is detected."""
 
     nights: int
     drop: float | None
@@ -49,10 +49,10 @@ class SmallestDrop(NamedTuple):
 class DetectionPlan(NamedTuple):
     """Plan of a campaign. known: noise of the noisiest measurement. measurements: number of measurements. rows: by
     number of repeats. answer: the row with the planned number of repeats, or the cheapest one if it was not chosen;
-    None if no row detects the drop. smallest: smallest drops with the repeats of the answer, or with the most repeats
-    if there is no answer; `reference` nights before a drop show the level. usual_tolerance: of `compare`, if no other
-    one is given. interval_nights: number of nights from which half of the interval of a criterion is narrower than the
-    drop; None if the plan has no criteria, or if more than 50 nights are necessary.
+    None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or with the
+    most repeats if there is no answer. `reference` nights before a drop show the level. usual_tolerance: default
+    tolerance of `compare`. interval_nights: number of nights from which half of the interval of a criterion is narrower
+    than the drop; None if the plan has no criteria, or if more than 50 nights are necessary.
     """
 
     wanted: WantedDetection
@@ -85,7 +85,7 @@ class DetectionPlan(NamedTuple):
 
 
 def usual_tolerance(study: Study) -> float:
-    """Return the tolerance of `compare` for the jobs of a study."""
+    """Return the default tolerance of `compare` for the jobs of a study."""
     return TOLERANCE if study.verdict is None else study.verdict.tolerance
 
 
@@ -138,7 +138,7 @@ def _row(study: Study, known: KnownNoise, repeats: int, wanted: WantedDetection)
 
 
 def _costs(study: Study, repeats: int) -> tuple[list[JobCost], list[JobCost]]:
-    """Return the costs of the jobs of the first night, which generates datasets, and of a further night."""
+    """Return the cost of the jobs of the first night, which generates datasets, and the cost of a further night."""
     jobs = packing.plans(structs.replace(study, repeat=repeats))
     begun: set[str] = set()
     return [cost.of_job(job, begun) for job in jobs], [cost.of_job(job, begun) for job in jobs]

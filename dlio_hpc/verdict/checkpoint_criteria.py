@@ -1,4 +1,6 @@
-"""Rules on checkpoints: the ranks that write a model, its size relative to the memory of nodes and accelerators."""
+"""Rules on checkpoints: the number of ranks that write a model, and the size of checkpoints relative to the memory of
+nodes and accelerators.
+"""
 
 from typing import NamedTuple
 
@@ -15,7 +17,7 @@ from dlio_hpc.verdict.history_entry import changes
 
 class _Saving(NamedTuple):
     """The checkpoints of a workload that only writes checkpoints. ranks: number of ranks that ran. ranks_per_node:
-    number of them on each node, one node after the other.
+    number of ranks on each node, in the order of the nodes.
     """
 
     checkpoint: Checkpoint
@@ -25,7 +27,7 @@ class _Saving(NamedTuple):
 
     @property
     def least_of_a_node(self) -> int:
-        """Bytes of a checkpoint that the node writes that writes least, among the nodes that write."""
+        """Bytes of a checkpoint on the node that writes least. Nodes that do not write are ignored."""
         by_rank = [
             sum(file.size for file in checkpoint_files.of_rank(self.checkpoint, rank)) for rank in range(self.ranks)
         ]
@@ -47,8 +49,8 @@ def _saving(group: CriterionGroup) -> _Saving | None:
 
 
 def _over_memory(rule: Rule) -> Check:
-    """Compare the bytes of all checkpoints of a node with its memory. Below the limit, the checkpoints must have been
-    read from storage.
+    """Compare the bytes of all checkpoints of a node with the memory of the node. If the ratio is below the limit, the
+    checkpoints must have been read from storage.
     """
     saving, least = _saving(rule.group), rule.value
     if saving is None:
@@ -66,8 +68,8 @@ def _over_memory(rule: Rule) -> Check:
 
 
 def _against_memory(ran: Ran, written: int, nodes: int, least: float) -> Evidence:
-    """Return the bytes that a node writes over its memory, and whether the run meets the rule. written: those of the
-    node that writes least. All nodes count as having the same memory.
+    """Return the bytes that a node writes divided by its memory, and whether the run meets the rule. written: bytes of
+    the node that writes least. All nodes are assumed to have the same memory.
     """
     storage = ran.run.storage
     if storage is None or not storage.memory_bytes:
@@ -90,7 +92,7 @@ def _rank_memory(rule: Rule) -> Check:
 
 
 def _model_ranks(rule: Rule) -> Check:
-    """Compare the ranks with those that the model's parallelism has, and the model with the shipped one."""
+    """Compare the number of ranks with the model's parallelism, and the model with the shipped model."""
     saving = _saving(rule.group)
     state = None if saving is None else saving.checkpoint.state
     shipped = _shipped_checkpoint(rule.group.key.workload)
@@ -109,7 +111,7 @@ def _model_ranks(rule: Rule) -> Check:
     elif saving.ranks == wanted:
         return rule.check(True, f"all {wanted} ranks", value=float(saving.ranks), limit=float(wanted))
     elif saving.ranks == subset and state.parallelism == shipped.state.parallelism:
-        return rule.check(True, f"{subset} of {wanted} ranks, which write their part", value=float(saving.ranks))
+        return rule.check(True, f"only {subset} of {wanted} ranks write", value=float(saving.ranks))
     else:
         message = f"{saving.ranks} ranks; the model's parallelism has {wanted}"
     return rule.check(False, message, value=float(saving.ranks), limit=float(wanted), advice=(advice,))

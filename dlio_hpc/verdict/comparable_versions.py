@@ -1,4 +1,4 @@
-"""Versions of dlio-hpc from which on measurements differ from those before, so that they are not compared."""
+"""Versions of dlio-hpc that changed measurements. Measurements before and after such a version are not compared."""
 
 import functools
 import re

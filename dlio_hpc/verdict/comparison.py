@@ -16,8 +16,8 @@ from dlio_hpc.verdict.regression import TOLERANCE
 
 
 class Wanted(NamedTuple):
-    """What a user asks of a comparison. metrics, tolerance: as in Terms; None for those of the job's suite, or for the
-    usual ones if the job belongs to no suite. force: as in Terms.
+    """Options of a comparison. metrics, tolerance: as in Terms; None for those of the job's suite, or for the defaults
+    if the job belongs to no suite. force: as in Terms.
     """
 
     metrics: tuple[MetricName, ...] | None = None
@@ -60,8 +60,8 @@ def compare(
 
 
 def with_missing(judged: Judgement, missing: Sequence[str]) -> Judgement:
-    """Return a judgement that also says what is missing, unless a verdict on the study does. missing: a line for each
-    study that lacks measurements.
+    """Return a judgement that also states the missing measurements, unless a verdict on the study does. missing: a line
+    for each study that lacks measurements.
     """
     code = OUTCOMES["incomplete"].exit_code
     known = [verdict.job for verdict in judged.verdicts if verdict.outcome == "incomplete"]

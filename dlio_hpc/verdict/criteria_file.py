@@ -43,8 +43,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     ranks: Counts = None
     """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
-    """true: every run must meet the limits on metrics, and max_spread limits the range of all runs. false: the level of
-    the runs over the nights must meet them, by more than nights differ.
+    """true: every run must meet the limits on metrics, and max_spread limits the range of all runs. false: the level
+    over the nights must meet them, by more than the variation between nights.
     """
     optional: bool | Literal["unmeasured"] = False
     """Outcome if nothing was measured for the criterion, or if a value is unknown. true: the outcome is skipped. false:
@@ -77,13 +77,13 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
     """Minimum scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
-    the fewest ranks, and among these on the fewest nodes; medians of the runs of a job, geometric means over jobs,
-    as in the report of a study. Example: 70%
+    the fewest ranks, and among these on the fewest nodes. A job counts with the median of its runs, and several jobs
+    with their geometric mean, as in the report of a study. Example: 70%
     """
     max_spread: units.Share | None = None
     """Maximum spread of five runs. A spread is the difference between the samples/s of the fastest and of the slowest
-    run, divided by the median samples/s. That of another number of runs is scaled to five runs. The criterion fails if
-    the spread is significantly above the limit. Example: 10%
+    run, divided by the median samples/s. The spread of another number of runs is scaled to five runs. The criterion
+    fails if the spread is significantly above the limit. Example: 10%
     """
     min_steps: Positive | None = None
     """Minimum number of steps per epoch. Example: 500"""
@@ -111,7 +111,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     Example: 2
     """
     warmups: Natural | None = None
-    """Exact number of warm-up runs in the first job, and in each other job that has some. Example: 1"""
+    """Exact number of warm-up runs in the first job, and in every other job that has warm-up runs. Example: 1"""
     measured_runs: Positive | None = None
     """Exact number of measured runs. Example: 5"""
     min_measured_runs: Positive | None = None
@@ -123,8 +123,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     unmodified: tuple[str, ...] = ()
     """Keys of the workload that must have the shipped values. Example: [compute.time]"""
     divisions: dict[str, tuple[str, ...]] = {}
-    """Divisions of a benchmark, the strictest first, each with the keys of the workload that may have other values than
-    the shipped ones, in addition to those of the divisions before. Example: {closed: [dataset.files], open: []}
+    """Divisions of a benchmark, strictest first. Each lists the keys of the workload that may differ from the shipped
+    values, in addition to the keys of the stricter divisions. Example: {closed: [dataset.files], open: []}
     """
 
     def __post_init__(self) -> None:
@@ -216,8 +216,8 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A run counts as cached if, in any epoch, more than this share of the bytes came from memory."""
     night_spread: units.Share | None = None
     """Variation between nights with the same settings: the standard deviation of their levels, relative to the level.
-    null: that of the site's history, or 5 % if the history is too short. 0: nights do not differ, so that these runs
-    alone are judged. Example: 3%
+    null: the variation in the site's history, or 5 % if the history is too short. 0: nights do not differ, so only
+    these runs are judged. Example: 3%
     """
     workloads: tuple[str, ...] = ("*",)
     """Workloads that may be measured; * matches any text. If another workload was measured, the acceptance test fails.
@@ -237,13 +237,13 @@ def load(name: str) -> Criteria:
     path = shipped.find(shipped.CRITERIA, name)
     file = shipped.read(shipped.CRITERIA, path, Criteria)
     if not file.criteria:
-        raise ConfigError(f"{path}: criteria: there is none, so that any job would be accepted; give at least one")
+        raise ConfigError(f"{path}: criteria: the file has none, so any job would be accepted; give at least one")
     counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 
 
 def of_division(criteria: Criteria, division: str) -> Criteria:
-    """Return the criteria of one division: of the divisions that a criterion lists, those after it are left out."""
+    """Return the criteria of one division. Less strict divisions are removed from each criterion."""
     return structs.replace(
         criteria,
         criteria={name: _of_division(criterion, division) for name, criterion in criteria.criteria.items()},

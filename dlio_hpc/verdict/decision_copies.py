@@ -1,7 +1,7 @@
-"""Copies of the signed decisions that this user has seen, outside of the folder of archives. Members of a group may
-write to that folder, and could remove a decision. A signature does not show that.
+"""Copies of the signed decisions that this user has seen, outside the folder of archives. Members of a group may write
+to that folder, so they could remove a decision. The signatures of the remaining decisions do not show this.
 
-The copies are in $XDG_STATE_HOME/dlio-hpc/decisions, or in ~/.local/state/dlio-hpc/decisions, in a folder for each
+The copies are in $XDG_STATE_HOME/dlio-hpc/decisions, or in ~/.local/state/dlio-hpc/decisions, with one folder for each
 folder of archives.
 """
 
@@ -34,7 +34,7 @@ def folder_of(archives: Path) -> Path | None:
 
 
 def keep(archives: Path, path: Path, content: bytes) -> None:
-    """Copy a decision and its signature, unless they are copied already. A user without a writable home keeps none."""
+    """Copy a decision and its signature, unless they are copied already. Do nothing if the user has no home."""
     folder = folder_of(archives)
     if folder is None:
         return

@@ -1,7 +1,7 @@
-"""Plan of a regression or acceptance campaign: how many nights show a drop of a wanted size.
+"""Plan of a regression or acceptance campaign: the number of nights that are needed to detect a drop of a given size.
 
-Nights with the variation of the site are drawn with a fixed seed and followed with the thresholds of `compare`
-(drawn_nights). A drop is found on the first night on which enough of the series have had a regression.
+Series of nights with the variation of the site are simulated with a fixed seed, and judged with the thresholds of
+`compare` (drawn_nights). The drop is detected on the first night by which enough of the series have had a regression.
 """
 
 import functools
@@ -32,8 +32,8 @@ _OF_MEDIAN = {3: 1.346, 4: 1.193}
 
 
 class CampaignNoise(NamedTuple):
-    """Variation of a measurement, as standard deviations of logarithms. nights: between the nights, without that of
-    their runs. runs: between the runs of a job. site: what `compare` knows about nights from elsewhere.
+    """Variation of a measurement, as standard deviations of logarithms. nights: variation between nights, without that
+    of their runs. runs: variation between the runs of a job. site: prior knowledge of `compare` about nights.
     """
 
     nights: float
@@ -45,14 +45,14 @@ class CampaignNoise(NamedTuple):
         return math.sqrt(self.nights**2 + self.runs**2 * share_of_runs(repeats))
 
     def prior(self, repeats: int) -> NightSpread:
-        """Return the knowledge with which `compare` begins. A single run does not show how much runs differ."""
+        """Return the prior knowledge of `compare`. A single run does not show the variation between runs."""
         shown = OF_MEDIAN * self.runs**2 / repeats if repeats > 1 else 0.0
         return night_series.with_runs(self.site, shown)
 
 
 class WantedDetection(NamedTuple):
-    """What a campaign must achieve. drop: size of the change, such as 0.05. power: probability that it is found. error:
-    probability of a regression by chance, in as many nights; None: that of `compare`. tolerance: of `compare`.
+    """Goal of a campaign. drop: size of the change, such as 0.05. power: probability of detecting it. error:
+    probability of a regression by chance in as many nights; None: that of `compare`. tolerance: tolerance of `compare`.
     """
 
     drop: float
@@ -62,9 +62,10 @@ class WantedDetection(NamedTuple):
 
 
 class Campaign(NamedTuple):
-    """Nights that are necessary. repeats: runs of each point in a job. before: further nights before the drop. nights:
-    nights after the drop. error: probability of a regression by chance in as many nights without a drop. excess: by how
-    much normal deviates must exceed the thresholds of `compare`; negative, because the first of them are lower.
+    """Nights that a campaign needs. repeats: runs of each point in a job. before: additional nights before the drop.
+    nights: nights after the drop. error: probability of a regression by chance in as many nights without a drop.
+    excess: amount by which normal deviates must exceed the thresholds of `compare`. It is negative, because the
+    thresholds of the first nights are lower.
     """
 
     repeats: int
@@ -75,18 +76,20 @@ class Campaign(NamedTuple):
 
     @property
     def chance_a_year(self) -> float:
-        """Largest number a year that `compare` may state for a regression that counts."""
+        """Upper limit of the number of such regressions by chance in a year, as `compare` states it. A regression above
+        the limit does not count.
+        """
         return change_detection.a_year(Alarm(0, 0.0, 1, self.excess))
 
 
 def share_of_runs(repeats: int) -> float:
-    """Return the variance of the level of a job's runs, divided by that of a run."""
+    """Return the variance of the level of a job, divided by the variance of a run."""
     return _OF_MEDIAN.get(repeats, 1.0) / repeats
 
 
 def campaign(noise: CampaignNoise, repeats: int, history: int, wanted: WantedDetection) -> Campaign | None:
-    """Return the campaign with the fewest nights, or None if it needs more than MOST (60). history: nights of the
-    measurement at its current level. Without enough of them, nights before the drop are part of the campaign.
+    """Return the campaign with the fewest nights, or None if it needs more than MOST (60). history: number of nights of
+    the measurement at its current level. If there are too few, the campaign includes nights before the drop.
     """
     if history >= FEWEST:
         made = _after(noise, repeats, history, wanted, MOST)
@@ -129,8 +132,8 @@ def _evidence(values: Floats, first: int, prior: NightSpread, wanted: WantedDete
 
 
 def _drawn(sd: float, first: int, nights: int) -> Floats:
-    """Return the levels of nights without a change, of shape (series, first + nights). All plans draw the same nights,
-    so that differences between plans are not due to chance.
+    """Return the levels of nights without a change, of shape (series, first + nights). All plans use the same simulated
+    nights, so differences between plans are not due to chance.
     """
     return np.asarray(max(sd, 1e-9) * _standard()[:, _MANY - first : _MANY + nights])
 
@@ -147,8 +150,8 @@ def _dropped(quiet: Floats, first: int, drop: float) -> Floats:
 
 
 def _excess(by_chance: Floats, error: float | None) -> float:
-    """Return the excess that at most the share `error` of the series without a drop have, but at least that of
-    `compare`. error: None: that of `compare`.
+    """Return the smallest excess that at most the share `error` of the series without a drop reach. It is at least that
+    of `compare`. error: None for the error of `compare`.
     """
     if error is None:
         return -EASED
@@ -157,8 +160,8 @@ def _excess(by_chance: Floats, error: float | None) -> float:
 
 
 def smallest(noise: CampaignNoise, repeats: int, reference: int, nights: int, wanted: WantedDetection) -> float | None:
-    """Return the smallest drop that is found in this number of nights, to within 0.1 %. Return None if none below 90 %
-    is. reference: nights before the drop. The size of the wanted drop does not count.
+    """Return the smallest drop that is detected in this number of nights, to within 0.1 %. Return None if no drop below
+    90 % is detected. reference: number of nights before the drop. The drop in the goal of the campaign is ignored.
     """
     first, prior = min(reference, _MANY), noise.prior(repeats)
     quiet = _drawn(noise.of_level(repeats), first, nights)
@@ -174,7 +177,7 @@ def smallest(noise: CampaignNoise, repeats: int, reference: int, nights: int, wa
 
 
 def _least(is_found: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest drop that is found, rounded up to 0.1 %. high: a drop that is found."""
+    """Return the smallest drop that is detected, rounded up to 0.1 %. high: a drop that is detected."""
     for _ in range(_STEPS):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if is_found(middle) else (middle, high)
@@ -182,8 +185,8 @@ def _least(is_found: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def nights_of_interval(noise: CampaignNoise, repeats: int, width: float) -> int | None:
-    """Return the number of nights from which half of the interval with which acceptance judges a criterion is narrower
-    than `width`, such as 0.05. Return None if more than night_intervals.MOST (50) are necessary.
+    """Return the number of nights after which half the width of the interval of a criterion is below `width`, such as
+    0.05. Return None if more than night_intervals.MOST (50) are necessary.
     """
     sd = noise.of_level(repeats)
     prior = noise.prior(repeats)

@@ -1,5 +1,5 @@
 """Rules on the settings of a workload: keys that must have the shipped values, and the divisions of a benchmark, such
-as closed and open, by the keys that differ.
+as closed and open.
 """
 
 from dlio_hpc.verdict.criterion_result import Check
@@ -21,7 +21,7 @@ def _as_shipped(rule: Rule) -> Check:
 
 
 def _division(rule: Rule) -> Check:
-    """State the strictest division in which all keys may differ that differ from those of the shipped workload."""
+    """State the strictest division that permits all differences from the shipped workload."""
     measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
     if shipped_workload is None or measured is None:
         return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")
@@ -40,7 +40,7 @@ def _division(rule: Rule) -> Check:
 
 
 def _forbidden(differences: list[str], allowed: tuple[str, ...]) -> list[str]:
-    """Return the differences whose keys are not allowed to differ. A key allows those below it, too."""
+    """Return the differences whose keys may not differ. A permitted key includes the keys below it."""
     return [line for line in differences if not any(f"{line.split(': ')[0]}.".startswith(f"{key}.") for key in allowed)]
 
 

@@ -1,8 +1,9 @@
-"""Series of drawn nights, many at a time, that are followed as change_detection follows a single one.
+"""Simulated series of nights. Many series are judged at the same time, by the rules that change_detection applies to a
+single series.
 
-The thresholds, the variation between nights and the rules for a regression are those of `compare`. Left out is what
-nights with normal noise and a single drop rarely need: far nights that are limited, nights that are usual, and levels
-that return.
+The thresholds, the variation between nights and the rules for a regression are those of `compare`. Three rules are left
+out, because nights with normal noise and a single drop rarely need them: limits for far nights, usual nights, and
+levels that return.
 """
 
 import math
@@ -24,8 +25,8 @@ _TINY = 1e-18
 
 
 class _Sums(NamedTuple):
-    """Sums over the first nights of each series, of shape (series, nights + 1): of the values, of their squares, and of
-    the products of consecutive values.
+    """Sums over the first nights of each series, shape (series, nights + 1): sums of the values, of their squares, and
+    of the products of consecutive values.
     """
 
     values: Floats
@@ -51,7 +52,7 @@ class _Spreads(NamedTuple):
 
 class _Alarms(NamedTuple):
     """Newest alarm of each series. is_on: whether the level has changed. at: index of the first night of the new level.
-    excess: by how much the alarm exceeded its threshold.
+    excess: amount by which the alarm exceeded its threshold.
     """
 
     is_on: npt.NDArray[np.bool_]
@@ -60,10 +61,10 @@ class _Alarms(NamedTuple):
 
 
 def evidence(values: Floats, first: int, prior: NightSpread, tolerance: float) -> Iterator[Floats]:
-    """Yield the evidence of a regression on each night, of shape (series,): by how much the normal deviate exceeds its
-    threshold. It is -inf in series where `compare` reports no regression on this night. values: logarithms, of shape
-    (series, nights). first: index of the first night that is judged; the nights before it are at the level of the
-    baseline. prior: knowledge about the variation between nights before these nights, with that of the runs.
+    """Yield the evidence of a regression for each night, shape (series,): the amount by which the normal deviate
+    exceeds its threshold. It is -inf for series in which `compare` reports no regression on this night. values:
+    logarithms, of shape (series, nights). first: index of the first night that is judged; the nights before it are at
+    the level of the baseline. prior: prior knowledge about the variation between nights, including that of the runs.
     """
     sums = _sums(values)
     count = len(values)
@@ -85,7 +86,7 @@ def _sums(values: Floats) -> _Sums:
 
 def _combined(squares: Floats, own: int, prior: NightSpread) -> tuple[Floats, float]:
     """Return variances as variation.combined() does, with their degrees of freedom. squares: sums of squares. own:
-    their degrees of freedom.
+    degrees of freedom of `squares`.
     """
     weight = variation.combined(NightSpread(0.0, own), prior).df - own
     df = own + weight
@@ -129,7 +130,7 @@ def _differences(sums: _Sums, at: _Indices, count: int, prior: NightSpread) -> t
 
 
 def _with_new(alarms: _Alarms, sums: _Sums, count: int, prior: NightSpread) -> _Alarms:
-    """Return the alarms after the night number `count`. A series whose level has changed has no further alarm."""
+    """Return the alarms after night `count`. A series whose level has changed gets no further alarm."""
     excess, best = np.full(len(alarms.at), -change_detection.eased(count)), np.zeros(len(alarms.at), np.int64)
     for newest, threshold in THRESHOLDS.items():
         if count - newest < (1 if newest == 1 else BEFORE):
@@ -146,7 +147,7 @@ def _with_new(alarms: _Alarms, sums: _Sums, count: int, prior: NightSpread) -> _
 
 
 def _deviates_of_newest(sums: _Sums, count: int, newest: int, prior: NightSpread) -> Floats:
-    """Return the normal deviates of the differences between the newest nights and those before them."""
+    """Return the normal deviates of the differences between the newest nights and the nights before them."""
     spreads = _spreads(sums, count - newest, prior)
     difference = (sums.first[:, count] - sums.first[:, count - newest]) / newest - spreads.mean
     return _deviates(difference / np.sqrt(spreads.error(newest) + spreads.error(count - newest)), spreads.df)

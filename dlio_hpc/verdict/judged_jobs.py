@@ -123,13 +123,13 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
 
 
 def _archived(jobs: Sequence[Entry], where: Path, report: Report) -> Selection:
-    """Return jobs in the history with the settings of their suites, which their archives tell."""
+    """Return jobs in the history with the settings of their suites, which are read from their archives."""
     return Selection([Selected(entry, where, _archived_judging(entry, where, report)) for entry in jobs], [])
 
 
 def _archived_study(jobs: Sequence[Entry], where: Path, report: Report) -> Selection:
-    """Return the jobs of a study in the history. Report it if it is unknown whether the study lacks measurements,
-    because the archive of a job is gone or cannot be read. where: folder of archives.
+    """Return the jobs of a study in the history. If the archive of a job is gone or unreadable, it is unknown whether
+    the study lacks measurements; report this. where: folder of archives.
     """
     try:
         outcome = study_outcome.archived(where, [entry.job for entry in jobs])
@@ -189,8 +189,8 @@ class Judged(NamedTuple):
 
 
 def judged(paths: Sequence[Path]) -> Judged:
-    """Return the studies and jobs to judge, from these directories or archives. If several jobs are given and all
-    belong to one study, they are judged as that study, which lacks the measurements of its other jobs.
+    """Return the studies and jobs to judge, from these directories or archives. If several jobs of one study are given,
+    they are judged as that study, and the measurements of its other jobs count as missing.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]

@@ -29,9 +29,9 @@ Origin = Literal["measurement", "site", "assumed"]
 
 
 class KnownNoise(NamedTuple):
-    """Noise of a measurement. title: of the measurement. noise: its variation. nights_from, runs_from: where these
-    parts come from. shown_by: number of nights of the measurement, or of other measurements of the site; 0 for
-    an assumption. history: number of nights at the current level of the measurement.
+    """Noise of a measurement. title: title of the measurement. noise: variation of the measurement. nights_from,
+    runs_from: sources of its two parts. shown_by: number of nights of this measurement, or of other measurements of the
+    site, that show the noise; 0 for an assumption. history: number of nights at the current level of the measurement.
     """
 
     title: str
@@ -43,8 +43,8 @@ class KnownNoise(NamedTuple):
 
 
 class SiteHistory(NamedTuple):
-    """History of a site. entries: its jobs. groups: of runs that read from storage, oldest first. spreads: variation
-    between the nights of each measurement.
+    """History of a site. entries: jobs of the site. groups: groups of runs that read from storage, oldest first.
+    spreads: variation between the nights of each measurement.
     """
 
     entries: Sequence[Entry]
@@ -53,7 +53,7 @@ class SiteHistory(NamedTuple):
 
 
 def site_history(entries: Sequence[Entry], site: str) -> SiteHistory:
-    """Return what the history of a site shows. entries: jobs of the history, oldest first."""
+    """Return the relevant history of a site. entries: jobs of the history, oldest first."""
     jobs = together(entries)
     groups = [
         group
@@ -70,7 +70,7 @@ def site_history(entries: Sequence[Entry], site: str) -> SiteHistory:
 
 
 def of_run(history: SiteHistory, plan: Plan, run: Run, metrics: Sequence[MetricName]) -> list[KnownNoise]:
-    """Return the noise of each metric of a planned run. metrics: those that are compared with the baseline."""
+    """Return the noise of each metric of a planned run. metrics: metrics that are compared with the baseline."""
     like = _newest_like(history, plan, run)
     title = f"{run.workload.name} on {plan.site.name}, {plan.nodes} x {plan.ranks_per_node} ranks"
     if like is None:
@@ -80,8 +80,8 @@ def of_run(history: SiteHistory, plan: Plan, run: Run, metrics: Sequence[MetricN
 
 
 def _newest_like(history: SiteHistory, plan: Plan, run: Run) -> Group | None:
-    """Return the newest group that measured the same as a planned run, as far as that is known before the job runs, in
-    the same folder or on the same file system. Return None if there is none.
+    """Return the newest group with the same measurement as a planned run, in the same folder or on the same file
+    system. Properties that are known only after the run are ignored. Return None if there is no such group.
     """
     settings, version = settings_digest.of(run.workload), comparable_versions.since(__version__)
     planned = (plan.nodes, plan.ranks_per_node, run.workload.name, settings, version)
@@ -96,14 +96,14 @@ def _newest_like(history: SiteHistory, plan: Plan, run: Run) -> Group | None:
 
 
 def _file_system(folder: str) -> str:
-    """Return the file system of a folder in the form of Key.file_system, or "" if it does not answer."""
+    """Return the file system of a folder, in the form of Key.file_system, or "" if the file system does not respond."""
     with suppress(DlioError, OSError):
         return filesystem.of(Path(folder)).text
     return ""
 
 
 def _of_measurement(history: SiteHistory, like: Group, title: str, metric: MetricName) -> KnownNoise:
-    """Return the noise of a measurement that was made before. like: its newest group."""
+    """Return the noise of a measurement that has been made before. like: its newest group."""
     nights = trend.nights(history.entries, like, metric)
     if not nights:
         return _elsewhere(history, like.key, title, metric)
@@ -127,8 +127,8 @@ def _of_measurement(history: SiteHistory, like: Group, title: str, metric: Metri
 
 
 def _elsewhere(history: SiteHistory, key: Key | None, title: str, metric: MetricName) -> KnownNoise:
-    """Return the noise of a measurement, from other measurements of its site. key: of the measurement; None if it is
-    unknown.
+    """Return the noise of a measurement, estimated from other measurements of its site. key: key of the measurement;
+    None if it is unknown.
     """
     others = {other: spread for other, spread in history.spreads.items() if other != key}
     site = variation.of_site(list(others.values()))
@@ -147,8 +147,8 @@ def _elsewhere(history: SiteHistory, key: Key | None, title: str, metric: Metric
 
 
 def _of_jobs(of_jobs: Sequence[Floats]) -> tuple[float, float, bool]:
-    """Return the standard deviation of the runs of a job, the mean share of its variance that the level of a job has,
-    and whether a job has several runs that show it.
+    """Return three values: the standard deviation of the runs of a job, the mean ratio of the variance of a job's level
+    to the variance of a run, and whether a job has several runs.
     """
     is_shown = any(len(runs) > 1 for runs in of_jobs)
     share = float(np.mean([share_of_runs(len(runs)) for runs in of_jobs])) if of_jobs else 0.0
@@ -156,5 +156,5 @@ def _of_jobs(of_jobs: Sequence[Floats]) -> tuple[float, float, bool]:
 
 
 def _without_runs(sd: float, runs: float, share: float) -> float:
-    """Return the variation between nights without the part that their runs explain."""
+    """Return the variation between nights without the variation of the runs."""
     return math.sqrt(max(0.0, sd**2 - share * runs**2))

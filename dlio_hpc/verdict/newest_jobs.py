@@ -1,5 +1,5 @@
-"""Standing of a facility: its suites and workloads on each site, with the verdict on the newest job of each. Suites are
-judged as `dlio-hpc report` judges them, other jobs as `dlio-hpc compare` does.
+"""Status of a facility: its suites and workloads on each site, with the verdict on the newest job of each. Suites are
+judged as by `dlio-hpc report`, other jobs as by `dlio-hpc compare`.
 """
 
 from collections import Counter
@@ -26,10 +26,10 @@ Kind = Literal["suite", "study", "single", "unknown"]
 
 
 class Standing(NamedTuple):
-    """A suite, study or workload on a site. jobs: its jobs, oldest first; those of a study are one, or one a night.
-    members: names of the jobs of the newest study. judgement: comparison of the newest job with its baselines; None for
-    a study that is no suite, which is not judged. suite: verdict on the newest job of a suite. note: reason why a suite
-    or study was judged like other jobs; empty if it was not.
+    """A suite, study or workload on a site. jobs: its jobs, oldest first. The jobs of a study are merged into one, or
+    into one per night. members: names of the jobs of the newest study. judgement: comparison of the newest job with its
+    baselines; None for a study that is not a suite, because it is not judged. suite: verdict on the newest job of a
+    suite. note: reason why a suite or study was judged like other jobs; empty if it was not.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Standing(NamedTuple):
 
 def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[Standing]:
     """Return the standing of each suite, study and workload on each site. folder: folder of archives. listed: entries
-    of the jobs to list. history: entries of all jobs, with which the newest jobs are compared.
+    of the jobs to list. history: entries of all jobs, for comparison with the newest jobs.
     """
     active = baselines.active(baselines.read(folder))
     of_study: dict[str, list[Entry]] = {}
@@ -81,16 +81,16 @@ def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[
 
 
 def _configuration(entry: Entry) -> str:
-    """Return a phrase for what a job measured: its nodes, ranks and the digest of its settings. Jobs with different
-    phrases are not measurements of the same.
+    """Return a phrase for the configuration of a job: its nodes, its ranks and the digest of its settings. Jobs with
+    different phrases measured different things.
     """
     keys = dict.fromkeys((run.key.nodes, run.key.ranks_per_node, run.key.settings) for run in entry.measurements)
     return "; ".join(f"{nodes} x {ranks} ranks, settings {settings}" for nodes, ranks, settings in keys)
 
 
 def _judged(row: Standing, folder: Path, history: Sequence[Entry], active: Sequence[Accepted]) -> Standing:
-    """Return the row with its kind, and with the verdict on its newest job. A job that is alone in its study, and has
-    the name of the study, belongs to no suite.
+    """Return the row with its kind, and with the verdict on its newest job. If a study has a single job with the name
+    of the study, the job belongs to no suite.
     """
     if row.members != (row.newest.study,):
         try:

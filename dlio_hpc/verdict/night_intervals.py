@@ -1,4 +1,4 @@
-"""Interval of a metric from the nights on which it was measured, and the number of nights that settle a limit."""
+"""Interval of a metric from several nights, and the number of nights that are needed for a decision on a limit."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dlio_hpc.verdict import variation
 from dlio_hpc.verdict.outlying_runs import FEW
 from dlio_hpc.verdict.variation import ASSUMED, ASSUMED_RUNS, ENOUGH, OF_MEDIAN, NightSpread, SampledLevel
 
-# Two-sided confidence of an interval: 2 % lie beyond each end.
+# Two-sided confidence of an interval: 2 % are beyond each end.
 CONFIDENCE = 0.96
 # Largest number of nights, or of runs, that is recommended.
 MOST = 50
@@ -22,8 +22,8 @@ MOST = 50
 
 class LimitScale(NamedTuple):
     """Scale on which a metric is compared with its limit. limit: the limit, above 0. is_linear: whether the scale is
-    linear, in units of the limit, because a value is 0 or negative and has no logarithm. Close to the limit, both
-    scales are equal. A higher place on the scale is better. The limit has the place 0.
+    linear, in units of the limit. It is linear if a value is 0 or negative and has no logarithm. Close to the limit,
+    both scales are equal. Higher positions on the scale are better. The limit has position 0.
     """
 
     metric: MetricName
@@ -49,9 +49,9 @@ def level(nights: Sequence[Floats], prior: NightSpread) -> SampledLevel:
 
 
 def of_levels(nights: Sequence[Floats], prior: NightSpread) -> NightSpread:
-    """Return what is known about the variation between the levels of nights: that between nights, and the noise of the
-    runs of a night, which is assumed if every night has a single run. What a site shows already contains the noise of
-    runs, unless the runs of these nights differ by more.
+    """Return the variation between the levels of nights: the variation between nights, plus the noise of the runs of a
+    night. This noise is assumed if every night has a single run. The variation from other measurements of the site
+    already contains the noise of runs, unless the runs of these nights differ by more.
     """
     noise = ASSUMED_RUNS if are_runs_assumed(nights, prior) else _noise_of_runs(nights)
     if prior.sd == 0 or noise.sd == 0:
@@ -69,8 +69,8 @@ def _noise_of_runs(nights: Sequence[Floats]) -> NightSpread:
 
 
 def are_runs_assumed(nights: Sequence[Floats], prior: NightSpread) -> bool:
-    """Return whether the noise of runs is assumed, because no night has several runs that show it. What a site shows,
-    or a user knows, about the levels of nights contains this noise.
+    """Return whether the noise of runs is assumed, because no night has several runs. A variation of levels that the
+    site shows or the user states already contains this noise.
     """
     return prior.source == ASSUMED.source and all(len(runs) < 2 for runs in nights)
 
@@ -81,9 +81,10 @@ def half_width(spread: NightSpread, share: float) -> float:
 
 
 def nights_needed(measured: NightSpread, nights: int, prior: NightSpread, margin: float, sides: int = 1) -> int | None:
-    """Return the smallest number of nights whose interval does not reach a limit, if the estimate stays. Return None if
-    more than MOST would be necessary. measured: variation between levels, from this number of nights. margin: distance
-    of the estimate from the limit. sides: number of levels of which the estimate is the difference.
+    """Return the smallest number of nights for which the interval excludes the limit, if the estimate does not change.
+    Return None if more than MOST would be necessary. measured: variation between levels, from the current number of
+    nights. margin: distance of the estimate from the limit. sides: number of levels of which the estimate is the
+    difference.
     """
     for count in range(nights + 1, MOST + 1):
         spread = variation.combined(NightSpread(measured.sd, sides * (count - 1)), prior)
@@ -93,8 +94,8 @@ def nights_needed(measured: NightSpread, nights: int, prior: NightSpread, margin
 
 
 def runs_needed(measured: NightSpread, runs: int, margin: float) -> int | None:
-    """Return the smallest number of runs whose interval does not reach a limit, if nights do not differ. Return None if
-    more than MOST would be necessary. measured: variation between runs.
+    """Return the smallest number of runs for which the interval excludes the limit, if nights do not differ. Return
+    None if more than MOST would be necessary. measured: variation between runs.
     """
     counts = range(runs + 1, MOST + 1)
     return next((n for n in counts if half_width(NightSpread(measured.sd, n - 1), 1 / n) < margin), None)
@@ -102,11 +103,11 @@ def runs_needed(measured: NightSpread, runs: int, margin: float) -> int | None:
 
 def about_nights(measured: NightSpread, nights: int, prior: NightSpread, is_assumed: bool) -> str:
     """Return a phrase for the variation between nights in an interval. measured: variation that the interval contains.
-    nights: number of nights. prior: what is known about nights, without the noise of runs. is_assumed: whether the
+    nights: number of nights. prior: prior knowledge about nights, without the noise of runs. is_assumed: whether the
     noise of runs is assumed.
     """
     if prior.sd == 0:
-        return "nights are taken as equal (night_spread: 0)"
+        return "nights are assumed to be equal (night_spread: 0)"
     if nights == 1:
         runs = f", and runs by {percent(ASSUMED_RUNS)} (--repeat 3 shows how much)" if is_assumed else ""
         return f"nights were not sampled: nights {_differ(prior)}{runs}"

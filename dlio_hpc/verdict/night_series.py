@@ -1,4 +1,4 @@
-"""Series of nights: one value a night, from the runs of the jobs that belong to it."""
+"""Series of nights: one value per night, from the runs of its jobs."""
 
 import itertools
 import math
@@ -24,8 +24,8 @@ _FRIDAY = 4
 
 
 class JobLevel(NamedTuple):
-    """Runs of a job. night: night on which it ended. level: logarithm of a metric. variance, runs: of the runs that
-    count for the level, and their number. values: logarithms of all runs.
+    """Runs of a job. night: night on which it ended. level: logarithm of a metric. variance, runs: variance and number
+    of the runs that the level is computed from. values: logarithms of all runs.
     """
 
     night: date
@@ -36,15 +36,15 @@ class JobLevel(NamedTuple):
 
     @property
     def whole(self) -> "JobLevel":
-        """The job with a level for which all runs count."""
+        """The job with a level that is computed from all runs."""
         return JobLevel(self.night, float(self.values.mean()), _variance(self.values), len(self.values), self.values)
 
 
 class NightSeries(NamedTuple):
-    """One value a night. values: logarithms, oldest first; a difference between weekends and weekdays is taken out.
+    """One value per night. values: logarithms, oldest first. A difference between weekends and weekdays is removed.
     extra: variance of each value in addition to that of a usual night. jobs: index of the first job of each night, and
-    the index after the last one. runs: variance of a night's value that its runs explain. weekend: logarithm of
-    (weekends / weekdays); None if no difference is known.
+    the index after the last one. runs: part of the variance of a night's value that comes from its runs. weekend:
+    logarithm of (weekends / weekdays); None if no difference is known.
     """
 
     values: Floats
@@ -59,8 +59,8 @@ class NightSeries(NamedTuple):
 
 
 def job(night: date, values: Floats) -> JobLevel:
-    """Return a job. night: night on which it ended. values: logarithms of a metric, one a run. Runs that do not count
-    for the level do not count for the variance either.
+    """Return a job. night: night on which it ended. values: logarithms of a metric, one per run. Runs that are left out
+    of the level are left out of the variance as well.
     """
     near = outlying_runs.near(values)
     return JobLevel(night, outlying_runs.level(values), _variance(near), len(near), values)
@@ -71,10 +71,10 @@ def _variance(values: Floats) -> float:
 
 
 def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
-    """Return the series of these jobs, which are in the order of time. The newest job stands for its night alone, since
-    it is the one that is judged. reference: index of a job with which others are compared; jobs after it belong to
-    another night even if they ran on the same date. Runs far from the others of their job are left out while they are
-    rare in the newest jobs.
+    """Return the series of these jobs, which are in the order of time. The newest job alone represents its night,
+    because it is the job that is judged. reference: index of a job with which others are compared; jobs after it belong
+    to another night even if they ran on the same date. Runs that are far from the others of their job are left out, as
+    long as they are rare in the newest jobs.
     """
     if not outlying_runs.are_far_runs_rare([job.values for job in jobs[-_NEWEST:]]):
         jobs = [job.whole for job in jobs]
@@ -96,15 +96,15 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
 
 
 def prior(series: NightSeries, site: NightSpread) -> NightSpread:
-    """Return prior knowledge about the variation between the nights of a series: at least what its runs explain. site:
-    knowledge from elsewhere.
+    """Return prior knowledge about the variation between the nights of a series. The variation is at least that of the
+    runs. site: knowledge from elsewhere.
     """
     return with_runs(site, series.runs)
 
 
 def with_runs(site: NightSpread, runs: float) -> NightSpread:
-    """Return knowledge about the variation between nights with the variance that runs explain. site: knowledge from
-    elsewhere; an assumption is about nights alone, without the variation of runs.
+    """Return knowledge about the variation between nights, including the variance of runs. site: knowledge from
+    elsewhere. If it is an assumption, it does not include the variation of runs.
     """
     if site.source == variation.ASSUMED.source:
         return site._replace(sd=math.sqrt(site.sd**2 + runs))
@@ -119,7 +119,9 @@ def _nights(jobs: Sequence[JobLevel], reference: int | None) -> tuple[range, ...
 
 
 def _usual(jobs: Sequence[JobLevel]) -> float:
-    """Return the variance of a run within its job, from all jobs. Up to half of the jobs may be unusually scattered."""
+    """Return the variance of a run within its job, from all jobs. The result is not affected if up to half of the jobs
+    are unusually scattered.
+    """
     dfs = np.array([job.runs - 1 for job in jobs if job.runs > 1])
     if not len(dfs):
         return 0.0
@@ -130,9 +132,9 @@ def _usual(jobs: Sequence[JobLevel]) -> float:
 
 
 def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> Floats:
-    """Return by how much the variance of the level of each job exceeds that of a usual job, because its runs are
-    unusually scattered, or fewer than usual. of_run: usual variance of a run. share: mean of 1 / (number of runs) of
-    all jobs.
+    """Return, for each job, the excess of the variance of its level over that of a usual job. There is an excess if the
+    runs of the job are unusually scattered, or fewer than usual. of_run: usual variance of a run. share: mean of 1 /
+    (number of runs) over all jobs.
     """
     runs, variances = np.array([job.runs for job in jobs]), np.array([job.variance for job in jobs])
     of_fewer = of_run * np.maximum(0.0, 1 - share * runs)
@@ -140,8 +142,8 @@ def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> Floats:
 
 
 def _between_jobs(levels: Floats, nights: Sequence[range]) -> float:
-    """Return by how much the variance of a job exceeds that of a usual night, which has several jobs. If most nights
-    have one, the variation between nights contains that of jobs.
+    """Return the excess of the variance of a job over that of a usual night, for nights with several jobs. If most
+    nights have one job, the variation between nights already contains the variation between jobs.
     """
     variances = [float(levels[night.start : night.stop].var(ddof=1)) for night in nights if len(night) > 1]
     if 2 * len(variances) < len(nights):
@@ -169,8 +171,8 @@ def _weekend(values: Floats, dates: Sequence[date]) -> float | None:
 
 
 def _from_weekdays(values: Floats, is_weekend: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return the difference of each night to the median of the weekdays among its neighbours, and whether there are
-    any.
+    """Return two values for each night: its difference to the median of the neighbouring weekdays, and whether there
+    are any.
     """
     nights = np.arange(len(values))[:, np.newaxis]
     neighbours = nights + [shift for shift in range(-_NEIGHBOURS, _NEIGHBOURS + 1) if shift]

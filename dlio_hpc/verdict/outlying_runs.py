@@ -18,15 +18,15 @@ _OF_MANY, _OF_FEW = 1.4826, {3: 2.14, 4: 1.39, 5: 1.38, 6: 1.28, 7: 1.22, 8: 1.2
 
 
 def level(values: Floats) -> float:
-    """Return the level of the runs of a job: the mean of their logarithms. Runs that are far from the others are left
-    out. Of fewer than five runs, the median is the level, because so few do not show which run is far.
+    """Return the level of the runs of a job: the mean of their logarithms, without runs that are far from the others.
+    With fewer than five runs, the level is the median, because so few runs do not show which one is far.
     """
     return median(values) if len(values) < FEW else float(near(values).mean())
 
 
 def are_far_runs_rare(jobs: Sequence[Floats]) -> bool:
-    """Return whether few runs are far from the other runs of their job, so that levels need not contain them. jobs:
-    logarithms of the runs of each job. Jobs of one or two runs do not show it.
+    """Return whether few runs are far from the other runs of their job, so that levels may leave them out. jobs:
+    logarithms of the runs of each job. Jobs with one or two runs are ignored.
     """
     several = [runs for runs in jobs if len(runs) > 2]
     if not several:
@@ -38,7 +38,7 @@ def are_far_runs_rare(jobs: Sequence[Floats]) -> bool:
 
 
 def near(values: Floats) -> Floats:
-    """Return the runs of a job that are not far from the others: all of them, if there are fewer than five."""
+    """Return the runs of a job that are not far from the others. With fewer than five runs, return all runs."""
     if len(values) < FEW:
         return values
     middle, scale = median(values), mad(values)

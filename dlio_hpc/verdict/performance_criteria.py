@@ -34,8 +34,8 @@ _SPREAD_RUNS, _SPREAD_ERROR = 5, 0.025
 
 
 class Estimate(NamedTuple):
-    """Value that a limit applies to, in the unit of the limit. low, high: ends of its interval; None if the noise is
-    unknown, for example of a single run.
+    """Value to which a limit applies, in the unit of the limit. low, high: ends of its interval; None if the noise is
+    unknown, for example for a single run.
     """
 
     value: float
@@ -46,7 +46,7 @@ class Estimate(NamedTuple):
 class Limit(NamedTuple):
     """Limit of a metric. name: name of the criterion. key: YAML key of the limit. is_least: whether the limit is a
     minimum. all_runs: whether every run must meet the limit. For a spread, it means that the range of all runs must
-    meet the limit, whatever their number.
+    meet the limit, regardless of their number.
     """
 
     name: str
@@ -80,9 +80,9 @@ def checks(
     prior: NightPrior = site_spread.assumed,
 ) -> Iterator[Check]:
     """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
-    compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for these
-    groups themselves, and fails for a group whose workload ran on fewer ranks in another way only. prior: what is known
-    about the variation between nights.
+    compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for the
+    groups on the fewest ranks. It fails if the workload ran on fewer ranks only with other settings. prior: what is
+    known about the variation between nights.
     """
     for key, metric in METRIC_LIMITS.items():
         if getattr(criterion, key) is not None:
@@ -107,16 +107,14 @@ def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[Crit
 
 
 def _smaller(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> CriterionGroup | None:
-    """Return a group of the same workload on fewer ranks, although it made another measurement. Return None if there is
-    none.
-    """
+    """Return a group of the same workload on fewer ranks with another measurement. Return None if there is none."""
     key = group.key
     alike = (other for other in groups if (other.key.workload, other.key.site) == (key.workload, key.site))
     return next((other for other in alike if other.ranks < group.ranks), None)
 
 
 def _incomparable(group: CriterionGroup, smaller: CriterionGroup) -> str:
-    """Return a sentence on why the efficiency of a group against a smaller one is unknown."""
+    """Return a sentence with the reason why the scaling efficiency relative to a smaller group is unknown."""
     unscaled = structs.replace(smaller.key, nodes=group.key.nodes, ranks_per_node=group.key.ranks_per_node)
     data = [f"dataset in: {smaller.data} / {group.data}"] if smaller.data != group.data else []
     differences = [*history_entry.differences(unscaled, group.key), *data]
@@ -210,8 +208,8 @@ def _runs_of_nights(runs: int, nights: int) -> str:
 
 
 def _settled_by(level: SampledLevel, runs: int, prior: NightSpread) -> str:
-    """Return a sentence on the measurement that would settle a limit. The limit has the place 0. prior: what is known
-    about the levels of nights.
+    """Return a sentence on the measurements that are needed to decide whether a limit is met. The limit has position 0.
+    prior: what is known about the levels of nights.
     """
     if prior.sd == 0:
         return _repeats_words(night_intervals.runs_needed(level.spread, runs, abs(level.value)))
@@ -220,8 +218,8 @@ def _settled_by(level: SampledLevel, runs: int, prior: NightSpread) -> str:
 
 
 def _nights_words(needed: int | None, nights: int) -> str:
-    """Return a sentence on the nights that would settle a limit. needed: their number, with the present ones; None if
-    they are too many. nights: number of the present nights.
+    """Return a sentence on the nights that are needed to decide whether a limit is met. needed: their number, including
+    the present ones; None if they are too many. nights: number of the present nights.
     """
     if needed is None:
         return f"the value is so close to the limit that {night_intervals.MOST} nights would not settle it"
@@ -256,7 +254,7 @@ def _judged(
 ) -> tuple[Outcome, str]:
     """Return the outcome of a limit, and a description of the result. estimate: estimate of the value to which the
     limit applies. runs: phrase for the runs from which the estimate is computed. about: phrase for the variation
-    between nights. settled_by: function that returns a sentence on the measurement that would settle the limit.
+    between nights. settled_by: function that returns a sentence on the measurements that are needed for a decision.
     """
     value = f"{format_value(estimate.value, required.unit)} in {runs}"
     if estimate.low is None or estimate.high is None:
@@ -265,7 +263,7 @@ def _judged(
     message = f"{value}, 96 % interval {low} to {high}"
     ends = required.is_met(estimate.low), required.is_met(estimate.high)
     if any(ends) and not all(ends):
-        return "inconclusive", f"{message}: the limit lies within the interval; {about}; {settled_by()}"
+        return "inconclusive", f"{message}: the limit is within the interval; {about}; {settled_by()}"
     return "pass" if all(ends) else "fail", f"{message}; {about}"
 
 
@@ -298,8 +296,8 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
 
 
 def _spread_outcome(required: Limit, of_five: float, runs: int) -> tuple[Outcome, str]:
-    """Return the outcome of a spread, and what would settle it. of_five: range that was measured, scaled to that of
-    five runs. It fails if so large a range were unlikely, should the true range be the limit.
+    """Return the outcome of a spread, and a sentence on what is needed for a decision. of_five: measured range, scaled
+    to five runs. The outcome is fail if such a range would be unlikely with a true range equal to the limit.
     """
     if required.is_met(of_five):
         return "pass", ""
@@ -315,7 +313,7 @@ def _spread_outcome(required: Limit, of_five: float, runs: int) -> tuple[Outcome
 
 
 class _JobRates(NamedTuple):
-    """Rates of a job. logs: logarithms of samples/s per rank, one a run. level: logarithm of their median."""
+    """Rates of a job. logs: logarithms of samples/s per rank, one per run. level: logarithm of the median rate."""
 
     logs: Floats
     level: float
@@ -339,7 +337,7 @@ class _Scales(NamedTuple):
 
     @property
     def fewest(self) -> int:
-        """Number of jobs of the scale with fewer jobs."""
+        """Number of jobs at the scale that has fewer jobs."""
         return min(len(self.jobs), len(self.base))
 
     @property
@@ -383,7 +381,7 @@ def _efficiency(scales: _Scales, spread: NightSpread, share: float) -> Estimate:
 
 
 def _scaling_settled_by(required: Limit, scales: _Scales, spread: NightSpread, prior: NightSpread) -> str:
-    """Return a sentence on the measurement that would settle a scaling efficiency."""
+    """Return a sentence on the measurements that are needed to decide on a scaling efficiency."""
     if prior.sd == 0:
         return "more runs would settle it (--repeat)"
     margin = abs(scales.efficiency - math.log(required.value)) if required.value else math.inf
@@ -405,8 +403,8 @@ def _runs_of_jobs(runs: int, jobs: int) -> str:
 
 
 def _of_difference(scales: _Scales, prior: NightSpread) -> tuple[NightSpread, float]:
-    """Return the variation that the difference between the levels of two scales has, and the variance of the difference
-    divided by that of this variation.
+    """Return the variation of the difference between the levels of two scales, and the ratio of the variance of the
+    difference to that of the variation.
     """
     sides = (scales.jobs, scales.base)
     if prior.sd == 0:

@@ -32,9 +32,7 @@ def _steps(rule: Rule) -> Check:
 
 
 def _larger(measured: float, least: float) -> tuple[str, ...]:
-    """Return advice that states by which factor to enlarge the dataset. Return no advice if the dataset is large
-    enough.
-    """
+    """Return advice with the factor by which to enlarge the dataset, or no advice if the dataset is large enough."""
     if not 0 < measured < least:
         return ()
     factor = f"{least / measured:,.0f}" if least / measured >= 100 else f"{least / measured:.3g}"
@@ -93,8 +91,8 @@ def _prefetch(rule: Rule) -> Check:
 
 
 def _warmups(rule: Rule) -> Check:
-    """Compare the warm-up runs of the first job, and of each other job that has some, with the criterion. Warm-up runs
-    of a job count if it begins with one.
+    """Compare the number of warm-up runs with the criterion, for the first job and for each other job that has warm-up
+    runs. Only warm-up runs at the beginning of a job count.
     """
     by_job: dict[str, list[str]] = {}
     for ran in rule.group.sequence:  # in order of time

@@ -19,7 +19,7 @@ from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
 
 # Largest relative drop that is no regression, unless the user or a suite gives another.
 TOLERANCE = 0.02
-# Probability that the true difference lies below the interval of a difference, and that it lies above it.
+# Probability that the true difference is below the interval of a difference, and that it is above the interval.
 TAIL = 0.05
 # The newest nights that are compared are so many that half of the interval's width is this share of the tolerance.
 _PRECISE = 0.7
@@ -46,7 +46,7 @@ _MOST_NIGHTS, _WIDEST = 60, 50
 
 
 class LevelDifference(NamedTuple):
-    """Difference of two levels, as logarithm. low, high: ends of its 90 % interval."""
+    """Difference of two levels, as a logarithm. low, high: ends of its 90 % interval."""
 
     value: float
     low: float
@@ -59,8 +59,8 @@ class LevelDifference(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Newest nights that are unusually bad, although the level has not changed. nights: their number. value: their
-    level, relative to that of the nights before, as logarithm.
+    """Newest nights that are unusually bad, although the level has not changed. nights: number of these nights. value:
+    logarithm of their level, relative to the nights before.
     """
 
     nights: int
@@ -70,13 +70,13 @@ class Doubt(NamedTuple):
 class Weighed(NamedTuple):
     """Result of a comparison with a reference. newest: number of nights that are compared with those at the level of
     the reference; the last of them is the night of the job. before: number of nights at the level of the reference; 0
-    if the job is the reference itself.
-    spread: variation between nights. trend: the history. shift: change of level since the reference that makes the
-    outcome a regression; None if there is none. a_year: number of such differences that occur by chance in a year; None
-    if there is no difference. among: number of measurements of the site if such a difference is too frequent among
-    them; otherwise 1. doubt: what keeps the outcome from being `pass`; None if nothing does. latest: latest change of
-    level, if it is a drop beyond the tolerance that is no regression against the reference; otherwise None.
-    is_accepted: whether it is clear that this drop began before the reference, which thus accepts it, or well after it.
+    if the job is the reference itself. spread: variation between nights. trend: the history. shift: change of level
+    since the reference that makes the outcome a regression; None if there is none. a_year: number of such differences
+    that occur by chance in a year; None if there is no difference. among: number of measurements of the site if such a
+    difference occurs too often among them by chance; otherwise 1. doubt: nights that prevent the outcome `pass`; None
+    if there are none. latest: latest change of level, if it is a drop beyond the tolerance but not a regression
+    relative to the reference; otherwise None. is_accepted: whether this drop clearly began before the reference, so
+    that the reference accepts it, or well after the reference.
     """
 
     outcome: Outcome
@@ -118,7 +118,7 @@ def weigh(
     holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If they are
     not, or if the reference is newer than the job, the job is compared with the reference alone. site: function that
     returns knowledge about the variation between nights from other measurements. among: number of measurements of the
-    site on a night. The more they are, the rarer a regression by chance must be.
+    site on a night. The higher this number, the rarer a regression by chance must be.
     """
     if nights[-1].job == reference.job:
         return _itself(nights, metric, site())
@@ -148,8 +148,8 @@ def weigh(
 
 
 def _with_reference(nights: Sequence[Night], reference: Night) -> tuple[list[Night], int]:
-    """Return the nights with the reference among them, and its index. If the history lacks the reference, it is
-    inserted at its time, but before the job to judge.
+    """Return the nights including the reference, and the index of the reference. If the history lacks the reference, it
+    is inserted at its time, but before the job to judge.
     """
     place = next((number for number, night in enumerate(nights[:-1]) if night.job == reference.job), None)
     if place is not None:
@@ -168,7 +168,7 @@ def _itself(nights: Sequence[Night], metric: MetricName, site: NightSpread) -> W
 def _single(
     nights: Sequence[Night], reference: Night, metric: MetricName, tolerance: float, site: NightSpread, among: int
 ) -> Weighed:
-    """Compare a job with a reference alone. The earlier nights only show the variation between nights."""
+    """Compare a job only with a reference. The earlier nights are used only for the variation between nights."""
     followed = trend.followed(nights, metric, site)
     spread = followed.course.spread
     levels = [outlying_runs.level(variation.logarithms(night.values, metric)) for night in (nights[-1], reference)]
@@ -181,12 +181,12 @@ def _single(
 
 
 def _known(spread: CourseSpread, nights: int, site: NightSpread) -> NightSpread:
-    """Return the variation between nights with what it comes from mostly. nights: number of nights of the history."""
+    """Return the variation between nights, with its main source. nights: number of nights of the history."""
     return NightSpread(spread.sd, spread.df, "nights" if nights > FEWEST else site.source)
 
 
 def _difference(value: float, variance: float, df: float) -> LevelDifference:
-    """Return a difference with its interval. variance, df: of the difference, and its degrees of freedom."""
+    """Return a difference with its interval. variance, df: variance of the difference, and its degrees of freedom."""
     half = students_t.quantile(1 - TAIL, df) * math.sqrt(variance) if df > 0 else math.inf
     return LevelDifference(value, value - half, value + half)
 
@@ -240,7 +240,9 @@ def compared(course: Course, reference: int, tolerance: float, among: int = 1) -
 
 
 def _is_same_way(evidence: Alarm | None, z: float) -> bool:
-    """Return whether the newest change of level shows the difference, rather than a recovery from a larger one."""
+    """Return whether the newest change of level explains the difference. It does not if it is a recovery from a larger
+    change.
+    """
     return evidence is not None and evidence.deviate * z > 0
 
 
@@ -253,7 +255,7 @@ class _Decided(NamedTuple):
 
 
 def _decided(difference: LevelDifference, tolerance: float, is_changed: bool, chance: float, among: int) -> _Decided:
-    """Return the outcome for a difference, which states a change only if it happens rarely enough by chance among all
+    """Return the outcome for a difference. It is a change only if such a difference rarely occurs by chance among all
     measurements. is_changed: as for outcome_of(). chance: number of such differences in a year by chance. among: as for
     weigh().
     """
@@ -266,8 +268,8 @@ def _decided(difference: LevelDifference, tolerance: float, is_changed: bool, ch
 
 
 def _doubt(course: Course, tolerance: float) -> Doubt | None:
-    """Return the newest nights of a level that are worse than the nights before by more than the tolerance, and
-    unusually so. Return None if there are none.
+    """Return the newest nights of a level if they are unusually bad, and worse than the nights before by more than the
+    tolerance. Return None if there are none.
     """
     places = np.flatnonzero(course.labels == course.labels[-1])
     worst, doubt = -_DOUBTFUL, None
@@ -300,20 +302,21 @@ def brief_words(drop: Doubt) -> str:
 
 
 def _is_rare(a_year: float, among: int) -> bool:
-    """Return whether a difference happens so rarely by chance that all measurements of a site together have less than
-    one such night in ten (C. E. Bonferroni, 1936). a_year: for one measurement.
+    """Return whether a difference rarely occurs by chance: all measurements of a site together must have less than one
+    such difference in ten nights (C. E. Bonferroni, 1936). a_year: number in a year for one measurement.
     """
     return a_year * among <= 365.25 * _MOST_A_NIGHT
 
 
 def _once(z: float) -> float:
-    """Return how often in a year a single night deviates by chance by a normal deviate."""
+    """Return how often in a year a single night reaches a normal deviate by chance."""
     return 365.25 * NormalDist().cdf(-abs(z))
 
 
 def _label(course: Course, reference: int) -> int:
-    """Return the level to which the reference belongs. A change may be dated a few nights late. A reference shortly
-    before it that resembles the new level belongs to that level: it was accepted because the level had changed.
+    """Return the level to which the reference belongs. A change may be dated a few nights late. If the reference is
+    shortly before a change and resembles the new level, it belongs to the new level, because it was accepted as the
+    level had changed.
     """
     own = int(course.labels[reference])
     later = np.flatnonzero(course.labels[reference:] != own)
@@ -333,9 +336,9 @@ def _changed(labels: Labels, label: int) -> Levels:
 
 
 def _unchanged(course: Course, label: int, tolerance: float) -> Levels:
-    """Return the newest nights of a level, and the earlier ones. The newest ones are the fewest that make the interval
-    narrow enough for the tolerance. If no number does, they are those that make it narrowest. A night whose runs are
-    unusually scattered is compared alone: earlier nights do not show what happened in it.
+    """Return the newest nights of a level, and the earlier ones. The newest nights are the fewest that make the
+    interval narrow enough for the tolerance or, if that is not possible, those that make it narrowest. A night with
+    unusually scattered runs is compared alone, because earlier nights do not show what happened in it.
     """
     is_scattered = course.extra[-1] > course.spread.sd**2
     places = np.flatnonzero(course.labels == label)
@@ -354,7 +357,7 @@ def _unchanged(course: Course, label: int, tolerance: float) -> Levels:
 
 
 def _shift(followed: Followed, reference: int) -> Shift | None:
-    """Return the largest drop that begins after the reference and has not been made up for since."""
+    """Return the largest drop that begins after the reference and from which the level has not recovered."""
     lasting: list[tuple[Shift, float]] = []
     for change, shift in zip(followed.changes, followed.trend.shifts, strict=True):
         if change.until <= reference:
@@ -372,7 +375,8 @@ def _shift(followed: Followed, reference: int) -> Shift | None:
 
 def _latest(followed: Followed, reference: int, tolerance: float) -> Shift | None:
     """Return the latest change if it is a drop beyond the tolerance that begins shortly before the reference or later.
-    The reference may be as bad, or a better level in between may hide the drop.
+    Such a drop may exist without a regression, because the reference may be as bad, or because a better level precedes
+    the drop.
     """
     if not followed.changes or followed.changes[-1].until <= reference - _MISDATED:
         return None
@@ -427,7 +431,7 @@ def _since_words(shift: Shift) -> str:
     begin = f"{shift.since} ({shift.ended[:10]}{dates})"
     if shift.kind == "step":
         return f"since {begin}"
-    return f"in a drift from {begin} to {shift.to}; {100 * min(shift.certainty, 0.99):.0f} % sure that it is no step"
+    return f"in a drift from {begin} to {shift.to}; {100 * min(shift.certainty, 0.99):.0f} % sure that it is not a step"
 
 
 def chance_words(a_year: float) -> str:
@@ -500,8 +504,8 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
 
 
 def _more_nights(weighed: Weighed, tolerance: float) -> int | None:
-    """Return the number of further nights that would make the verdict conclusive if they were like the present ones, or
-    None if more than a few dozen were necessary.
+    """Return the number of additional nights that would make the verdict conclusive if they resemble the present ones,
+    or None if more than a few dozen are necessary.
     """
     margin = min(abs(weighed.difference.value - math.log(1 - tolerance)), -_PRECISE * math.log(1 - tolerance))
     nights = weighed.newest + weighed.before

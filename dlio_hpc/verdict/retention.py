@@ -14,8 +14,8 @@ from dlio_hpc.verdict.history_entry import Entry
 
 
 class Retention(NamedTuple):
-    """What is kept. days: number of days for which an archive is kept after the end of its job. last: number of the
-    newest jobs of each measurement whose archives are kept whatever their age, at least 1.
+    """Rules for keeping archives. days: number of days for which an archive is kept after the end of its job. last:
+    number of newest jobs of each measurement whose archives are kept regardless of their age, at least 1.
     """
 
     days: int
@@ -57,7 +57,7 @@ def _job(path: Path) -> str:
 
 
 def _reasons(entries: Sequence[Entry], active: Iterable[baselines.Accepted], terms: Retention) -> dict[str, str]:
-    """Return, for each study whose archives are kept, the reason. entries: those of archives that can be read."""
+    """Return the reason for each study whose archives are kept. entries: entries of the archives that can be read."""
     newest = defaultdict[str, list[Entry]](list)
     for entry in sorted(entries, key=lambda entry: entry.ended, reverse=True):
         for key in {f"{run.key.digest} {run.title}" for run in entry.measurements if run.is_good}:
@@ -69,8 +69,8 @@ def _reasons(entries: Sequence[Entry], active: Iterable[baselines.Accepted], ter
 
 
 def remove(folder: Path, choice: Choice) -> None:
-    """Remove the chosen archives, after the entry of each job is kept in a file. Raise InfrastructureError if that is
-    not possible; what is removed until then is in the history.
+    """Remove the chosen archives, after the entry of each job is saved in a file. Raise InfrastructureError if that
+    fails; the history has the entries of archives that were removed before.
     """
     kept = folder / rundir.ENTRIES
     for path, entry in choice.removed:

@@ -105,8 +105,8 @@ def carried(group: Group) -> Group:
 
 
 def of_newest_night(group: Group) -> Group:
-    """Return a group of all nights of a study, as earlier versions wrote it, with the runs and the name of its newest
-    night that has a good run. Other groups are returned as they are.
+    """Return a group without the earlier nights of its study. Earlier versions wrote groups of all nights of a study;
+    the result has the runs and the name of the newest night with a good run. Other groups are returned unchanged.
     """
     ended = [run.ended for run in group.good if night_chain.job_night(group.study, run.job)]
     if group.job != group.study or not ended:

@@ -1,7 +1,7 @@
 """Signatures of decisions on baselines, made and checked by ssh-keygen(1) with the keys that users have for SSH.
 
-Where the user or the facility has a file `allowed_signers` (ssh-keygen(1), section ALLOWED SIGNERS) in its folder
-of files, only decisions that one of its keys has signed count.
+If the user or the facility has a file `allowed_signers` (ssh-keygen(1), section ALLOWED SIGNERS) in its folder of
+files, only decisions that are signed with one of its keys are valid.
 """
 
 import os
@@ -26,7 +26,7 @@ _KEY = re.compile(r"^[^#\s]\S*\s(?:.*\s)?(?:ssh|sk|ecdsa)-\S+\s+AAAA")
 
 def allowed() -> Path | None:
     """Return the first file `allowed_signers` in the folders of users and facilities, or None if there is none. Raise
-    ConfigError if no line of the file names a key, or if it is no file, such as a link that leads nowhere.
+    ConfigError if no line of the file names a key, or if it is not a file, for example a broken link.
     """
     paths = (folder / ALLOWED for folder in search_path.folders())
     path = next((path for path in paths if os.path.lexists(path)), None)
@@ -34,7 +34,7 @@ def allowed() -> Path | None:
         raise ConfigError(f"{path} is not a file; remove it to check no signatures, or put the file in its place")
     if path is not None and not any(_KEY.search(line) for line in serialization.read_text(path).splitlines()):
         raise ConfigError(
-            f"{path} names no key, so that no decision on a baseline would count; a line is such as: "
+            f"{path} names no key, so all decisions on baselines would be ignored; a line is such as: "
             'alice@example.org namespaces="dlio-hpc" ssh-ed25519 AAAA...; remove the file to check no signatures'
         )
     return path
@@ -47,7 +47,7 @@ def sign(path: Path, key: Path) -> None:
     if not key.is_file():
         raise ConfigError(f"--sign {key}: there is no such file; give an SSH key, such as ~/.ssh/id_ed25519")
     if not _MARKS.match(_beginning(key)):
-        raise ConfigError(f"--sign {key}: the file is no SSH key; give one, such as ~/.ssh/id_ed25519")
+        raise ConfigError(f"--sign {key}: the file is not an SSH key; give one, such as ~/.ssh/id_ed25519")
     done = _run(["-Y", "sign", "-q", "-f", os.fspath(key), "-n", _NAMESPACE, os.fspath(path)], b"")
     if done.returncode:
         raise ConfigError(f"--sign {key}: ssh-keygen cannot sign with this key: {_reason(done)}")
@@ -59,8 +59,8 @@ def _beginning(path: Path) -> bytes:
 
 
 def signer(path: Path, content: bytes, allowed_signers: Path) -> str | None:
-    """Return the name of the user who signed a file, as it is in `allowed_signers`, or None if no valid signature of
-    one of its keys lies beside the file. content: bytes of the file.
+    """Return the name of the user who signed a file, as given in `allowed_signers`. Return None if there is no valid
+    signature by one of its keys next to the file. content: bytes of the file.
     """
     signature = path.with_name(path.name + SUFFIX)
     if not signature.is_file():

@@ -34,7 +34,7 @@ def given(spread: float) -> NightPrior:
 
 def of_others(history: Sequence[Entry]) -> NightPrior:
     """Return the variation between nights that the other measurement keys of a site show. The nights of the key itself
-    are left out, because a comparison uses them by themselves. history: one entry for each job or night of a study.
+    are left out, because a comparison uses them separately. history: one entry for each job or night of a study.
     """
     return _of(history, is_own_used=False)
 

@@ -106,8 +106,8 @@ def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
 
 
 def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
-    """Return whether there is a baseline of the same workload on the same site, or one that differs by the name of the
-    site or of the workload alone.
+    """Return whether there is a baseline of the same workload on the same site, or a baseline that differs only by the
+    name of the site or of the workload.
     """
     key = verdict.key
     return key is not None and any(

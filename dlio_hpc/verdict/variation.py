@@ -1,8 +1,8 @@
 """Variation of a metric: between the runs of a job, and between nights with the same settings.
 
-Runs of one job do not show what a night changes for all of them alike, such as the load by other users. Variation
-between nights is estimated from the nights themselves. While there are few, it is estimated together with other
-measurements of the site, or with an assumption.
+The runs of one job do not show effects that are the same for all of them on a night, such as the load by other users.
+The variation between nights is therefore estimated from several nights. If there are few nights, other measurements of
+the site, or an assumption, are used as well.
 """
 
 import math
@@ -32,7 +32,7 @@ _LEAST = 3
 
 class NightSpread(NamedTuple):
     """Variation between nights with the same settings. sd: standard deviation of the logarithm of a night's level. df:
-    degrees of freedom of sd; infinite if it is known. source: where it comes from.
+    degrees of freedom of sd; infinite if it is known. source: source of sd.
     """
 
     sd: float
@@ -75,9 +75,9 @@ def within(values: Sequence[Floats]) -> float:
 
 
 def combined(own: NightSpread, prior: NightSpread) -> NightSpread:
-    """Return the estimate of variation from the nights of a measurement, and from prior knowledge about it. The
-    assumption loses its weight with the number of nights, because it is not about this site. A known variation
-    remains as it is.
+    """Return the estimate of variation from the nights of a measurement, and from prior knowledge about it. The weight
+    of an assumption decreases with the number of nights, because it is not about this site. A known variation is
+    returned unchanged.
     """
     if math.isinf(prior.df):
         return prior
@@ -98,8 +98,8 @@ def of_nights(levels: Floats) -> NightSpread:
 
 
 def of_differences(levels: Floats) -> NightSpread:
-    """Return the variation between nights whose level may change, from the differences of consecutive nights. Single
-    far differences are limited. levels: logarithms, one a night, in the order of time.
+    """Return the variation between nights whose level may change, from the differences of consecutive nights. Outliers
+    are limited. levels: logarithms, one a night, in the order of time.
     """
     differences = np.diff(levels) / math.sqrt(2)
     if not len(differences):
@@ -111,14 +111,14 @@ def of_differences(levels: Floats) -> NightSpread:
 
 
 def is_usable(spread: NightSpread) -> bool:
-    """Return whether the variation of a measurement tells something about its site."""
+    """Return whether the variation of a measurement is evidence about its site."""
     return spread.df >= _LEAST and spread.sd > 0
 
 
 def of_site(others: Sequence[NightSpread]) -> NightSpread:
-    """Return what the measurements of a site tell about the variation of another one. The more their variations differ,
-    the fewer degrees of freedom the result has. Without such measurements, the result is the assumption. others:
-    variation of each measurement.
+    """Return the variation of a measurement as estimated from other measurements of the site. The more their variations
+    differ, the fewer degrees of freedom the result has. Without such measurements, the result is the assumption.
+    others: variation of each measurement.
     """
     usable = [other for other in others if is_usable(other)]
     if not usable:

@@ -144,7 +144,7 @@ CASES = [
     Case("pbs", _pbs(job_state="F", Exit_status=265, substate=93), "failed (Exit_status 265, substate 93)",
          f"{BAD}failed (Exit_status 265, substate 93){EMPTY}"),
     Case("pbs", _pbs(job_state="F", Exit_status=-27, substate=93),
-         "out_of_memory (Exit_status -27, substate 93; the job used more memory than it asked for)",
+         "out_of_memory (Exit_status -27, substate 93; the job used more memory than it requested)",
          f"{BAD}out_of_memory"),
     Case("pbs", None, "cancelled (deleted before it started; it waited for 6)", f"{NONE}cancelled (deleted before",
          after=("6",)),

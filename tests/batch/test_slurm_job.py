@@ -344,7 +344,7 @@ def test_a_job_that_slurm_suspended_is_no_measurement(on_slurm: Run, slurm: Clus
     assert (waited.code, waited.job["state"]) == (7, "completed")
     report = on_slurm("dlio-hpc", "report", directory)
     assert report.code == 7
-    assert report.out.startswith("Not measured: Incomplete: 01-measure is no measurement: "), report.out.splitlines()[0]
+    assert report.out.startswith("Not measured: Incomplete: 01-measure is not a measurement: "), report.out[:200]
     (stop, *_) = waited.job["runs"][-1]["result"]["summary"]["interruptions"]
     assert (stop["kind"], stop["ranks"]) == ("stopped", 4)
     assert 3 < stop["seconds"] < 30

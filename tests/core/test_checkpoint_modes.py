@@ -146,8 +146,8 @@ def test_a_job_writes_and_reads_through_a_framework(run: Run, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("direct: true", "direct: true does not go with mode: {}"),
-        ("files: [8], requests: [[0, 8]]", "requests do not go with mode: {}"),
+        ("direct: true", "direct: true cannot be combined with mode: {}"),
+        ("files: [8], requests: [[0, 8]]", "requests cannot be combined with mode: {}"),
     ],
 )
 def test_requests_of_ones_own_are_refused(name: str, keys: str, message: str) -> None:

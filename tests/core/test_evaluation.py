@@ -204,7 +204,7 @@ def test_passes_that_read_memory_are_named_in_the_first_sentence(run: Run, small
         done = run("dlio-submit", small, "-s", "local", "--ppn", 2, "-d", "data", *settings, "--wait", "--json")
     text = " ".join(run("dlio-hpc", "report", done.job["archive"]).out.split())
     assert text.startswith("Good: Samples and bytes are as planned, and 100 % was read from storage; but whether the ")
-    assert "evaluation passes read storage is unknown (some files lie on another file system than their folder)" in text
+    assert "evaluation passes read storage is unknown (some files are on another file system than their folder)" in text
 
 
 @pytest.mark.job

@@ -247,7 +247,7 @@ def test_ranks_that_are_stopped_leave_no_measurement(run: Run, tmp_path: Path, s
     assert (stop.kind, stop.ranks) == ("stopped", 2)
     assert 1.5 < stop.seconds < 30
     report = run("dlio-hpc", "report", folder)
-    assert report.out.startswith("Not measured: Incomplete: 01-measure is no measurement: its ranks were stopped for")
+    assert report.out.startswith("Not measured: Incomplete: 01-measure is not a measurement: its ranks were stopped")
     assert job_state.exit_status(folder) == 0
 
 

@@ -12,7 +12,7 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# Two copies of the job at once would mix their results. Wait for the other copy, which holds a lock of job.sh. If it
+# Two copies of the job at the same time would mix their results. Wait for the other copy, which holds a lock of job.sh. If it
 # still runs after a minute, end before any file is changed. Where there are no locks, flock fails with another code.
 # Ranks inherit the lock: they may outlive a script that was killed.
 if [ -w job.sh ] && { exec 9<> job.sh; } 2> /dev/null; then

@@ -136,7 +136,7 @@ def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> 
 def test_a_simulation_is_described(run: Run) -> None:
     done = run("dlio-hpc", "characterize", fidelity.APP_LOGS / "heat.darshan")
     assert done.code == 2
-    assert "this program is not shown to train" in done.err
+    assert "this program does not look like training" in done.err
     assert "collective" in done.out
     assert "20 MiB were written" in done.out
 

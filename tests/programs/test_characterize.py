@@ -467,7 +467,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     path = _log(tmp_path / "sim.darshan", _simulation())
     done = run("dlio-hpc", "characterize", path, "-o", "w.yaml")
     assert done.code == 2
-    assert "is not shown to train: it read only 64 KiB of data, in 2 request(s)" in done.err
+    assert "does not look like training: it read only 64 KiB of data, in 2 request(s)" in done.err
     assert "--force derives a workload anyway" in done.err
     assert "dump_1.dat" in done.out
     assert "10 MiB were written, 128 KiB read" in done.out

@@ -147,7 +147,7 @@ def test_many_files_that_are_read_once_are_no_training(name: str) -> None:
     assert not made.derived.keys
     assert "not read repeatedly" in made.derived.against[0]
     assert characterization_page.banner_of(made).line.startswith(
-        "Not measured: The program is not shown to train: its "
+        "Not measured: The program does not look like training: its "
     )
 
 

@@ -57,7 +57,7 @@ def test_a_folder_and_a_file_without_a_head_are_named_as_no_recording(tmp_path: 
     else:
         path.parent.mkdir(parents=True)
         path.write_text(head)
-    with pytest.raises(InvalidRun, match=r"node/x[.]jsonl is no recording of a process"):
+    with pytest.raises(InvalidRun, match=r"node/x[.]jsonl is not a recording of a process"):
         recorded_character.load(tmp_path)
 
 
@@ -352,7 +352,7 @@ def test_bytes_beside_those_of_recorded_reads_are_said_without_a_cause(tmp_path:
     events.add("moved", 40_000_000, 0)
     assert _one(tmp_path, events).notes == [
         "of 38.15 MiB that the kernel counted in the passes, 24.8 MiB are not those of the recorded reads: they are "
-        "those of other loaders, of libraries that read more than was asked of them, or of calls that are not recorded"
+        "those of other loaders, of libraries that read more than was requested, or of calls that are not recorded"
     ]
 
 

@@ -80,7 +80,7 @@ def test_recorded_values_are_those_of_the_program(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_of_its_own_is_said_to_be_one(name: str, tmp_path: Path) -> None:
     made = _recorded(name, LOOPS[name], tmp_path)
-    assert any("in a loop of its own" in note for note in made.notes)
+    assert any("reads without a loader" in note for note in made.notes)
     assert bool(made.derived.against) != CASES[name].is_training
     sure = {key for key, value in made.derived.keys.items() if value.confidence in ("recorded", "high")}
     assert sure <= {"dataset.format", "dataset.chunk", "dataset.compression"}
@@ -583,7 +583,7 @@ def test_what_the_recorder_does_not_write_is_refused(tmp_path: Path, kind: str) 
     else:
         other.touch()
         os.truncate(other, 1 << 30)
-    with pytest.raises(InvalidRun, match=r"other[.]jsonl is no recording of a process"):
+    with pytest.raises(InvalidRun, match=r"other[.]jsonl is not a recording of a process"):
         recorded_character.load(tmp_path)
 
 
@@ -639,7 +639,7 @@ def test_a_training_in_a_process_that_another_starts_is_recorded(tmp_path: Path,
     made = recorded_character.load(tmp_path)
     keys = made.derived.keys
     assert (made.log.job.ranks, keys["train.epochs"].value, keys["reader.read_threads"].value) == (1, 2, 2)
-    assert not [note for note in made.notes if "a loop of its own" in note]
+    assert not [note for note in made.notes if "reads without a loader" in note]
 
 
 def test_a_worker_of_a_rank_that_has_no_launcher_is_no_rank(tmp_path: Path) -> None:

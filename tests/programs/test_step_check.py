@@ -141,7 +141,7 @@ def test_steps_and_requests_have_a_verdict_each_and_the_graver_counts(
 def test_a_loop_of_the_programs_own_has_no_steps_to_compare(run: Run) -> None:
     done = run("dlio-hpc", "characterize", LOGS / "recorded" / "csv_chunks" / "recording", "--check")
     assert done.code == 2
-    assert "reads in a loop of its own, so its steps are not recorded; for --check, give a Darshan log" in done.err
+    assert "reads without a loader, so its steps are not recorded; for --check, give a Darshan log" in done.err
 
 
 @pytest.mark.job

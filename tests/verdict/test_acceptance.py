@@ -120,7 +120,7 @@ def test_a_limit_within_the_interval_is_no_verdict() -> None:
     judged, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 960.0})
     assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
     assert check.text == (
-        "1,002.0 /s in 5 runs of one night, 96 % interval 890.5 /s to 1,127.5 /s: the limit lies within the interval; "
+        "1,002.0 /s in 5 runs of one night, 96 % interval 890.5 /s to 1,127.5 /s: the limit is within the interval; "
         "nights were not sampled: nights are assumed to differ by 5 %; 7 more nights would settle it: dlio-submit "
         "... --nights 7, accepted together with these runs"
     )
@@ -255,7 +255,7 @@ def test_the_spread_of_nights_may_be_given() -> None:
 def test_without_a_spread_of_nights_all_runs_are_pooled() -> None:
     check = _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 999.0}, spread=0)
     assert check.outcome == "pass"
-    assert check.text.endswith("; nights are taken as equal (night_spread: 0)")
+    assert check.text.endswith("; nights are assumed to be equal (night_spread: 0)")
     narrow = _one(_nights("samples_per_s", [1000.0] * 4), {"min_samples_per_s": 1000.0}, spread=0)
     assert narrow.outcome == "pass", "twelve runs"
     wide = _one(_nights("samples_per_s", [1000.0]), {"min_samples_per_s": 1000.0}, spread=0)

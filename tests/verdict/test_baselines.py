@@ -125,7 +125,7 @@ def test_a_decision_is_not_dated_before_another(tmp_path: Path, monkeypatch: pyt
         lambda: baselines.accept(tmp_path, nights.entry(1, [100.0]), "second"),
         lambda: baselines.retire(tmp_path, "nightly-000", "old"),
     ):
-        with pytest.raises(ConfigError, match="a new decision would not count"):
+        with pytest.raises(ConfigError, match="a new decision would have no effect"):
             decide()
     assert _states(tmp_path) == [("nightly-000", "active")]
 

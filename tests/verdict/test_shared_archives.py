@@ -231,7 +231,7 @@ def test_only_signed_decisions_count_where_signers_are_named(tmp_path: Path, key
     with pytest.raises(ConfigError, match=r"must be signed here, because .*allowed_signers exists: .*--sign"):
         baselines.accept(tmp_path, first, "quiet")
     (one,) = baselines.accept(tmp_path, first, "quiet", key=keys / "alice")
-    with pytest.raises(ConfigError, match=r"mallory: this key is not in .*allowed_signers, so the decision would not"):
+    with pytest.raises(ConfigError, match=r"mallory: this key is not in .*allowed_signers, so the decision would be"):
         baselines.accept(tmp_path, second, "quieter", key=keys / "mallory")
     (facility := keys / "facility" / signatures.ALLOWED).rename(keys / "away")
     baselines.accept(tmp_path, second, "quieter", key=keys / "mallory")
@@ -390,7 +390,7 @@ def test_a_key_that_cannot_sign_is_named_and_nothing_is_written(tmp_path: Path, 
     (keys / "text").write_text("hello")
     (keys / "broken").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nhello\n")
     for name, reason in (
-        ("none", "there is no such file"), ("text", "the file is no SSH key"),
+        ("none", "there is no such file"), ("text", "the file is not an SSH key"),
         ("broken", "ssh-keygen cannot sign with this key"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=rf"--sign .*{name}: {reason}"):

@@ -54,7 +54,7 @@ class JudgedPoint(Struct, frozen=True):
     that of the best of the other points; above 1 if the point is better (1.1: better by a tenth; ratios of times are
     inverted). low, high: 95 % interval of to_best. to_reference: ratio of the point's metric to that of the reference
     point; None if the reference point was not measured. reference_low, reference_high: 95 % interval of to_reference.
-    The intervals are simultaneous: with 95 % confidence, all ratios of the part lie in their intervals. Ends of
+    The intervals are simultaneous: with 95 % confidence, all intervals of the part contain the true ratio. Ends of
     intervals are None if the noise is unknown, or if a point is compared with itself.
     """
 
@@ -90,8 +90,8 @@ class Comparison(Struct, frozen=True):
     recommended: number of the recommended point; None if the noise is unknown. It is the reference with the recommended
     change, if there is one, otherwise the simplest point that cannot be distinguished from the best. ranking:
     parameters, ranked by their effect; None if no parameter varies. change: change of the reference that the effects of
-    parameters recommend, which use all measurements and show smaller differences than single points; None if they
-    recommend none.
+    parameters recommend; None if they recommend none. Effects use all measurements, so they show smaller differences
+    than comparisons of single points.
     """
 
     nodes: int
@@ -280,8 +280,8 @@ def _compare(
 
 
 def _changed(part: Part, group: Sequence[Point], reference: Point, change: RecommendedChange | None) -> int | None:
-    """Return the number of the point that is the reference with a change. Return None if there is no change or no such
-    point. The point need not have been measured.
+    """Return the number of the point that has the reference's settings with a change applied. Return None if there is
+    no change or no such point. The point need not have been measured.
     """
     if change is None:
         return None

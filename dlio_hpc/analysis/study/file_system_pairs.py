@@ -178,8 +178,8 @@ def _effect(group: _Group, noise: _Noise, risk: float) -> PairedEffect:
 
 
 def overall(effects: Sequence[PairedEffect]) -> Sequence[PairedEffect]:
-    """Return the effects on which a verdict rests: the one over all settings, or those of all settings if there is
-    none, because they have different metrics.
+    """Return the effects on which a verdict is based: the effect over all settings or, if there is none because the
+    settings have different metrics, the effects of all settings.
     """
     return effects[-1:] if effects and not effects[-1].setting else effects
 

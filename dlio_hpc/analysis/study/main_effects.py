@@ -90,9 +90,9 @@ class EffectsAnalysis(NamedTuple):
     def change(self, reference: Mapping[str, str]) -> RecommendedChange | None:
         """Return the change of the reference that the effects recommend, or None if they recommend none. A key changes
         to its best value if its effect exceeds the noise and its best value is better than the reference's value by
-        more than the noise. If parameters interact, no value is best for all settings of the others. The effect of a
-        single parameter says no more than the comparison of points in pairs. reference: labels of the reference's
-        values, by key.
+        more than the noise. Return None if parameters interact, because no value is then best for all settings of the
+        others. Return None also for a single parameter, because its effect shows no more than the comparison of points
+        in pairs. reference: labels of the reference's values, by key.
         """
         if self.rooms is None or len(self.factors) < 2 or self.ranking.has_interaction:
             return None

@@ -1,6 +1,6 @@
 """Ratios between points, with their intervals. Every ratio in a study's report is computed here.
 
-Intervals are simultaneous: with the stated confidence, all ratios of a part of the study lie in their intervals.
+Intervals are simultaneous: with the stated confidence, all intervals of a part of the study contain the true ratio.
 Settings on the same number of ranks are compared in pairs (Tukey, Kramer). Each number of ranks is compared with the
 smallest (Dunnett). Critical values are simulated for the measurements that the study made (see replicates).
 """

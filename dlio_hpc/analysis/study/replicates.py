@@ -21,9 +21,9 @@ from dlio_hpc.analysis.study.job_spread import JobSpread
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Confidence of an interval: 5 % lie outside, below or above.
+# Confidence of an interval: 5 % are outside, below or above.
 SURE = 0.95
-# Largest and smallest number of simulations; largest number of random numbers in total, and at once. With many points
+# Largest and smallest number of simulations; largest number of random numbers in total, and at a time. With many points
 # there are fewer simulations, because the largest number of them would take minutes.
 _DRAWS, _FEWEST, _NUMBERS, _AT_ONCE = 20_000, 2_000, 100_000_000, 1_000_000
 _SEED = 20_260_101

@@ -21,10 +21,10 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 class ScalingStep(Struct, frozen=True):
     """A point on a scaling curve, compared with the first point of that curve, which has the fewest ranks. speed_up:
-    samples/s of this point, divided by that of the first: medians of the runs of a job, geometric means over jobs.
-    low, high: 95 % interval of speed_up, simultaneous for all ratios of the part; None for the first point, or if the
-    noise is unknown. ideal: number of ranks of this point, divided by that of the first point. efficiency: speed_up /
-    ideal.
+    samples/s of this point, divided by that of the first point. A job counts with the median of its runs, and several
+    jobs with their geometric mean. low, high: 95 % interval of speed_up, simultaneous for all ratios of the part; None
+    for the first point, or if the noise is unknown. ideal: number of ranks of this point, divided by that of the first
+    point. efficiency: speed_up / ideal.
     """
 
     point: int
@@ -79,7 +79,7 @@ def scalings(
     study: Study, part: Part, measured: Sequence[Measured], families: int, assumed: JobSpread = ASSUMED
 ) -> tuple[Scaling, ...]:
     """Return the scaling of each setting that was measured with at least two numbers of ranks. families: as in
-    ratios.of_pairs(). assumed: variation between jobs that is assumed if no number of ranks was measured in several.
+    ratios.of_pairs(). assumed: variation between jobs to assume if each number of ranks was measured in only one job.
     """
     good = [measurement for measurement in measured if _rate(measurement) > 0]
     settings = [points for points in _settings(study, good) if len(points) > 1]

@@ -145,7 +145,7 @@ def _queues(_cluster: str) -> list[tuple[str, ...]]:
 
 
 def _probe(plan: Plan, _script: Path) -> str:
-    """Check that the queue exists and runs. Cobalt checks accounts only at submission."""
+    """Check that the queue exists and is running. Cobalt checks accounts only at submission."""
     states = {row[0]: row[-1] for row in queue_rows()}
     if plan.queue is not None and states.get(plan.queue) != "running":
         raise ConfigError(

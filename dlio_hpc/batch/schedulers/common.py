@@ -77,11 +77,11 @@ REPLACED = JobStatus("lost", "its batch id now belongs to another job")
 
 
 def own(program: str, jobs: Sequence[JobRef], rows: Iterable[Row | str]) -> dict[JobRef, JobStatus]:
-    """Return the states of the jobs from the rows of an answer. A row with the id of a job but another name and another
-    folder describes a job that got the id after the batch system had lost its state; the state of the job is then
-    REPLACED. A row without a name, or with the start of the name, counts as the job's, because a batch system may cut
-    names. If several rows describe a job, the last one counts. Raise Unanswered if a job is missing and a row could not
-    be parsed. program: the command that answered. rows: parsed rows, and the text of other lines.
+    """Return the states of the jobs from the rows of an answer. If a row has the id of a job but another name and
+    another folder, the batch system has lost its state and given the id to another job; the state of the job is then
+    REPLACED. Names may be missing or truncated, so a row without a name, or with the start of the job's name, belongs
+    to the job. If several rows describe a job, the last one counts. Raise Unanswered if a job is missing and a row
+    could not be parsed. program: the command that answered. rows: parsed rows, and the text of other lines.
     """
     by_id: dict[str, list[JobRef]] = {}
     for job in jobs:
@@ -133,9 +133,9 @@ def dependencies(plan: Plan, after: After) -> str:
 
 
 def begin_time(plan: Plan) -> float | None:
-    """Return the time before which the job must not start, in seconds since 1970. Return None if it may start at once,
-    or if this time has passed. Raise ConfigError if an option of the job sets a begin time, too: the submit command
-    would replace it.
+    """Return the time before which the job must not start, in seconds since 1970. Return None if it may start
+    immediately, or if this time has passed. Raise ConfigError if an option of the job sets a begin time, too: the
+    submit command would replace it.
     """
     if not plan.begins:
         return None
@@ -154,7 +154,8 @@ def begin_time(plan: Plan) -> float | None:
 
 def local_time(moment: float) -> datetime:
     """Return a time in the time zone of this process, for options that take local times. moment: the time in seconds
-    since 1970. When the clocks go back, an hour comes twice; a time in this hour is replaced by the end of the hour.
+    since 1970. When the clocks are set back, an hour occurs twice; a time in this hour is replaced by the end of the
+    hour.
     """
     while (local := datetime.fromtimestamp(moment)).replace(fold=1).timestamp() != local.replace(fold=0).timestamp():
         moment += _STEP_S

@@ -120,8 +120,8 @@ def _find(job: JobRef) -> JobRef | None:
 
 
 def _queues(_cluster: str) -> list[tuple[str, ...]]:
-    """Return, for each of the user's jobs, a tuple that contains the name of its queue. The tuple is empty if Flux has
-    no queues.
+    """Return, for each of the user's jobs, a tuple with the name of its queue. The tuples are empty if Flux has no
+    queues.
     """
     return [tuple(line.split()[1:]) for line in _listed("jobs", "-n", "-c", "0", "-o", "{id.f58plain} {queue}")]
 
@@ -134,7 +134,7 @@ def _listed(*arguments: str) -> list[str]:
 
 
 def queue_rows() -> list[list[str]]:
-    """Return a row for each queue. Its cells are: the name; the name again, with * appended for the default queue;
+    """Return a row for each queue. Its cells are the name; the name again, with * appended for the default queue;
     whether the queue is enabled; whether it is started; the maximum duration of a job in seconds; the maximum number of
     nodes of a job. If Flux has no queues, return a single row with an empty name.
     """
@@ -175,7 +175,7 @@ def _probe(plan: Plan, script: Path) -> str:
 
 
 def _home() -> str:
-    """Return the depth of this Flux instance among nested ones, and its own batch id in the instance around it."""
+    """Return the nesting depth of this Flux instance, and its batch id in the parent instance."""
     answers = [detection.try_ask("flux", "getattr", name) for name in ("instance-level", "jobid")]
     return "/".join(answer.out for answer in answers if answer is not None and not answer.code)
 

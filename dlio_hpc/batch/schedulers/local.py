@@ -181,7 +181,7 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 def _probe(plan: Plan, _script: Path) -> str:
     note = surrounding_note(plan)
-    return "no batch system: jobs start at once" + (f"; {note}" if note is not None else "")
+    return "no batch system: jobs start immediately" + (f"; {note}" if note is not None else "")
 
 
 def surrounding_note(plan: Plan) -> str | None:

@@ -36,10 +36,10 @@ _KILLED: dict[int, tuple[State, str]] = {
     -21: ("failed", "the folders of PBS on the node are not secure"),
     -22: ("failed", "a hook of the node failed"),
     -23: ("failed", "there is no Kerberos ticket"),
-    -24: ("failed", "the job used more CPUs than it asked for"),
-    -25: ("failed", "the job used more CPUs than it asked for"),
-    -26: ("out_of_memory", "the job used more virtual memory than it asked for"),
-    -27: ("out_of_memory", "the job used more memory than it asked for"),
+    -24: ("failed", "the job used more CPUs than it requested"),
+    -25: ("failed", "the job used more CPUs than it requested"),
+    -26: ("out_of_memory", "the job used more virtual memory than it requested"),
+    -27: ("out_of_memory", "the job used more memory than it requested"),
     -28: ("timeout", "the limit of CPU time was reached"),
     -29: ("timeout", "the time limit was reached"),
 }
@@ -117,7 +117,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
 
 
 def _folder(job: Attributes) -> str:
-    """Return the folder of job.out, which PBS prints after the name of a host; empty if it is not known."""
+    """Return the folder of job.out, which PBS prints after a host name; empty if it is not known."""
     return os.path.dirname(str(job.get("Output_Path", "")).partition(":")[2])
 
 
@@ -136,8 +136,8 @@ def _is_hopeless(job: Attributes) -> bool:
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
     """Return the attributes that qstat -f prints for each job, by batch id. Unknown jobs are left out; for these, qstat
     prints a message and exits with 153. If the server keeps no job history, as is the default of OpenPBS, qstat answers
-    the option -x with a message, no jobs and exit code 0. If the JSON is not valid, the text is read, because
-    variables of any value are part of a job's attributes.
+    the option -x with a message, no jobs and exit code 0. The JSON may be invalid, because it contains the variables of
+    jobs with any value. In that case, the text output is read.
     """
     question = ["qstat", *filter(None, [history]), "-f"]
     answer = common.ask(*question, "-F", "json", *ids)
@@ -160,8 +160,9 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Attributes]:
 
 def _from_text(text: str) -> dict[str, Attributes]:
     """Return the attributes of each job from the output of qstat -f. A variable with line breaks may contain lines that
-    look like attributes. PBS prints the variables after the state and before the comment and the Exit_status. Of the
-    attributes before them, the first value counts; of the others, the last.
+    look like attributes. PBS prints the variables after the state and before the comment and the Exit_status. If an
+    attribute occurs several times, the first value is used for attributes before the variables, and the last value for
+    the others.
     """
     jobs: dict[str, Attributes] = {}
     for part in re.split(r"^Job Id: ", text, flags=re.MULTILINE)[1:]:
@@ -186,7 +187,9 @@ def section(answer: Answer, key: str) -> dict[str, Attributes]:
 
 
 def _mended(text: str) -> str:
-    """Return the JSON with quotes around bare values, and with escaped backslashes where JSON has no such escape."""
+    """Return the JSON with quotes around bare values, and with backslashes escaped if they do not begin an escape
+    sequence of JSON.
+    """
     quoted = re.sub(
         r'((?<!\\)":\s*)(?![\s"{\[])([^,}\n]*)', lambda match: match[1] + json.dumps(match[2].strip()), text
     )
@@ -216,7 +219,9 @@ def sight(job: Attributes) -> JobStatus:
 
 
 def _live(letter: str, job: Attributes) -> JobStatus:
-    """Return the state of a job that has not ended. The comment of a suspended or held job may be older than that."""
+    """Return the state of a job that has not ended. The comment of a suspended or held job is ignored if it may date
+    from an earlier state.
+    """
     comment, state = str(job.get("comment", "")), _LIVE.get(letter, "running")
     if letter in _SUSPENDED:
         return JobStatus(state, "suspended", suspended=True, advice="PBS resumes it (qsig -s resume)")

@@ -1,5 +1,5 @@
-"""Options of batch systems that a job may not have: they make several jobs of one, or change something that the job
-script relies on.
+"""Options of batch systems that are refused, because they split a job into several jobs, or change a setting on which
+the job script depends.
 """
 
 import re
@@ -22,8 +22,8 @@ _WAITS = "the submit command would wait for the end of the job; use --wait of dl
 
 
 class Refused(NamedTuple):
-    """Options that are refused. names: the names of an option, separated by blanks. why: reason, for the message.
-    values: pattern of the values that are refused.
+    """Options that are refused. names: alternative names of one option, separated by blanks. why: reason, for the
+    message. values: pattern of the values that are refused.
     """
 
     names: str
@@ -33,8 +33,8 @@ class Refused(NamedTuple):
 
 class SubmitOptions(NamedTuple):
     """The options of a submit command. refused: the options that are refused. flags: letters of the short options that
-    have no value. queue, account, dependency: names of these options; each counts once, so a second one is refused.
-    begin: options that set the time before which a job does not start; they are refused if dlio-hpc sets it.
+    have no value. queue, account, dependency: names of these options; a second value for one of them is refused. begin:
+    options that set the time before which a job does not start; they are refused if dlio-hpc sets it.
     """
 
     refused: tuple[Refused, ...]
@@ -63,7 +63,7 @@ OPTIONS: dict[str, SubmitOptions] = {
             Refused("--signal", _WARNING),
             Refused("--wrap", _SCRIPT),
             Refused("-W --wait", _WAITS),
-            Refused("-k --no-kill", "the job would go on without a node that failed"),
+            Refused("-k --no-kill", "the job would continue without a node that failed"),
             Refused("--test-only -h --help --usage -V --version", _NO_JOB),
         ),
         "hHIkOQsuvVW", "-p --partition", "-A --account", "-d --dependency", (Refused("-b --begin", _BEGINS),),
@@ -141,7 +141,7 @@ def check(scheduler: str, lines: Iterable[str]) -> None:
 
 
 def values(scheduler: str, lines: Iterable[str], names: str) -> list[str]:
-    """Return the values that option lines give an option. names: the names of the option, separated by blanks."""
+    """Return the values of an option in option lines. names: alternative names of the option, separated by blanks."""
     options = OPTIONS[scheduler]
     return [value for line in lines for name, value in _parsed(line, options) if _is_one_of(name, names)]
 
@@ -152,7 +152,7 @@ def _why(name: str, value: str, options: SubmitOptions) -> str | None:
 
 
 def _is_one_of(name: str, names: str) -> bool:
-    """Return whether an option has one of these names. A long option may be cut short (getopt_long(3))."""
+    """Return whether an option has one of these names. A long option may be abbreviated (getopt_long(3))."""
     is_cut = name.startswith("--") and len(name) > 3
     return any(name == full or (is_cut and full.startswith(name)) for full in names.split())
 

@@ -69,8 +69,8 @@ class JobStatus(NamedTuple):
 
 
 def is_unknown(status: JobStatus | None) -> bool:
-    """Return whether a batch system does not know the job: it did not report it, or only that it is lost. status: the
-    state that it reported; None if it reported none.
+    """Return whether a batch system does not know the job. This is so if it did not report the job, or reported it as
+    lost. status: the reported state; None if there is none.
     """
     return status is None or status.state == "lost"
 

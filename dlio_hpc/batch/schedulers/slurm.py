@@ -124,7 +124,7 @@ def _clusters(plan: Plan) -> str:
 
 
 def _on(cluster: str) -> list[str]:
-    """Return the option of a command for another cluster than that of the login node."""
+    """Return the option that sends a command to a cluster other than that of the login node."""
     return ["-M", cluster] if cluster else []
 
 
@@ -140,7 +140,7 @@ _command = partial(common.typed, _arguments)
 
 
 def _submit(plan: Plan, after: After) -> AcceptedJob:
-    """Submit the job. If it may be on several clusters, and sbatch did not print on which, find it by its name."""
+    """Submit the job. If it may be on several clusters, and sbatch did not print which, find the job by its name."""
     accepted = common.submit(_arguments, re.compile(r"(?P<id>[0-9]+)(?:;(?P<cluster>\w[\w.-]*))?"), plan, after)
     asked = _clusters(plan)
     if accepted.cluster or not ("," in asked or asked == "all"):
@@ -199,8 +199,8 @@ def _accounted(cluster: str, jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
 
 def _queue_row(line: str, names: dict[str, str]) -> Row | str:
     """Parse a line of the form ID|STATE|REASON|NAME|FOLDER or ID|STATE|REASON. Reason and folder may contain |, so the
-    name of the job is searched. Return the line itself if it has another form, as if it is cut short. names: name of
-    each job, by batch id.
+    line is divided at the name of the job. Return the line itself if it has another form, for example because it is
+    truncated. names: name of each job, by batch id.
     """
     batch_id, state_text, rest = [*line.split("|", 2), "", ""][:3]
     name = names.get(batch_id.strip())
@@ -220,8 +220,8 @@ def _account_row(line: str) -> Row | str:
 
 
 def _row(line: str, batch_id: str, state_text: str, reason: str, name: str = "", folder: str = "") -> Row | str:
-    """Return the row of a job, or the line itself if id or state are not of a job. Accounting may append text to the
-    state, as in "CANCELLED by 1000".
+    """Return the row of a job. Return the line itself if id or state have an invalid form. Accounting may append text
+    to the state, as in "CANCELLED by 1000".
     """
     if not batch_id.strip().isdecimal() or _name(state_text) not in _WAITING | _OVER.keys() | _RUNNING:
         return line

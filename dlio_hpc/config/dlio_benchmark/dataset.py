@@ -47,14 +47,14 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
     elif source["dataset.compression"] not in {"none", "gzip", "lzf"} or format_of(source) != "hdf5":
         yield Fact("dataset.compression", "ignored", f"dlio_benchmark {REVISION} writes plain files here")
     if source["dataset.num_subfolders_train"] > 1:
-        yield Fact("dataset.num_subfolders_train", "approximated", "all files lie in one folder")
+        yield Fact("dataset.num_subfolders_train", "approximated", "all files are in one folder")
     is_trained, text = source["workflow.train"], "generates only: submit with --generate only"
     yield Fact("workflow.train", "mapped" if is_trained else "approximated", "" if is_trained else text)
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")
 
 
 def _layout(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the size of a sample, or its columns."""
+    """Yield the facts about the size of a sample, or about its columns."""
     is_parquet = format_of(source) == "parquet"
     if is_parquet and source["dataset.parquet.columns"]:
         yield from parquet.columns(source)
@@ -65,7 +65,7 @@ def _layout(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _several(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the differences that several samples in a file make."""
+    """Yield the facts that change if a file has several samples."""
     key = "dataset.num_samples_per_file"
     yield Fact(
         key, "approximated",
@@ -77,9 +77,10 @@ def _several(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _index(source: SourceWorkload) -> Fact:
-    """Return the auxiliary file that stands for the indexes. A file has two, of offsets and of sizes, with 8 bytes for
-    each sample. At the start of an epoch, each thread of a rank reads those of all files of the rank. All ranks share a
-    single file. Of several files, rank 0 reads the indexes of all ranks, because the number of ranks is not known.
+    """Return the auxiliary file that emulates the indexes of dlio_benchmark. Each file has two indexes, of offsets and
+    of sizes, with 8 bytes for each sample. At the start of an epoch, each thread of a rank reads the indexes of all
+    files of the rank. If all ranks share a single file, each rank reads its indexes. If there are several files, rank 0
+    reads the indexes of all ranks, because the number of ranks is not known.
     """
     files, samples = source["dataset.num_files_train"], source["dataset.num_samples_per_file"]
     threads, entries = max(1, source["reader.read_threads"]), 8 * samples

@@ -1,4 +1,4 @@
-"""Outcomes of an import, key by key."""
+"""Outcomes of an import, one for each key."""
 
 from typing import Any, Literal, NamedTuple
 

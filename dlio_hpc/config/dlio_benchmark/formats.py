@@ -1,4 +1,4 @@
-"""Formats and loaders of dlio_benchmark, and those of dlio-hpc that make the same requests."""
+"""Formats and loaders of dlio_benchmark, with the formats and loaders of dlio-hpc that make the same requests."""
 
 from dlio_hpc.config.dlio_benchmark.keys import REVISION
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
@@ -17,7 +17,7 @@ LOADERS = {"pytorch": "pytorch", "tensorflow": "tensorflow", "dali": "native", "
 
 
 def loader_of(source: SourceWorkload) -> str:
-    """Return the loader of dlio_benchmark. Files that only generate a dataset name none."""
+    """Return the loader of dlio_benchmark. Workload files that only generate a dataset name no loader."""
     return str(source["reader.data_loader"] or source["framework"])
 
 

@@ -39,16 +39,18 @@ class Imported(NamedTuple):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines about the keys that the file sets, and about other keys without a counterpart of the same effect."""
+        """Lines about the keys that the file sets, and about other keys that have no equivalent."""
         return tuple(line(self.source, fact) for fact in self.facts if self.is_reported(fact))
 
     def is_reported(self, fact: Fact) -> bool:
-        """Return whether users are to know of the fact: the file sets its key, or it changes requests."""
+        """Return whether the user is told about the fact. This is so if the file sets its key, or if it changes
+        requests.
+        """
         return fact.key in self.source.values or fact.fate not in _QUIET
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for a plan: the keys without a counterpart of the same effect."""
+        """Notes for a plan on the keys that have no equivalent."""
         differing = tuple(line(self.source, fact) for fact in self.facts if fact.fate not in _QUIET)
         ignored = [self.source.old.get(fact.key, fact.key) for fact in self.facts if self._is_ignored(fact)]
         return (*differing, f"ignored, no effect on requests: {', '.join(ignored)}") if ignored else differing
@@ -124,7 +126,7 @@ def converted(source: SourceWorkload) -> Imported:
 
 
 def _without_effect(source: SourceWorkload, key: str) -> Fact:
-    """Return the fact about a key that no part of the workload depends on."""
+    """Return the fact about a key that has no effect on the workload."""
     if key in KEYS and large_models.is_alone(source):
         return Fact(key, "ignored", large_models.without_effect(key))
     if key in KEYS:

@@ -102,7 +102,7 @@ KEYS: dict[str, SourceKey] = {
     "evaluation.eval_time_stdev": SourceKey("number", None),
     "evaluation.eval_after_epoch": SourceKey("count", 1),
     "evaluation.epochs_between_evals": SourceKey("count", 1),
-    "checkpoint.checkpoint_folder": SourceKey("text", "", "checkpoints lie beside the dataset"),
+    "checkpoint.checkpoint_folder": SourceKey("text", "", "checkpoints are stored next to the dataset"),
     "checkpoint.checkpoint_after_epoch": SourceKey("count", 1),
     "checkpoint.epochs_between_checkpoints": SourceKey("count", 1),
     "checkpoint.steps_between_checkpoints": SourceKey("number", -1),

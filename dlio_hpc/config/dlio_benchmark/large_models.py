@@ -124,6 +124,6 @@ def _phases(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def without_effect(key: str) -> str:
-    """Return why another key has no effect on a workload that only writes and reads checkpoints."""
+    """Return the reason why another key has no effect on a workload that only writes and reads checkpoints."""
     reason: Any = KEYS[key].without_effect if key in KEYS else ""
     return str(reason) if reason and not reason.startswith("only for") else "no samples are read"

@@ -1,4 +1,4 @@
-"""The reading of a workload of dlio_benchmark: loader, requests, threads, and order."""
+"""Conversion of the reading of a workload of dlio_benchmark: loader, requests, threads, and order."""
 
 import math
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def reader(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _mode(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the mode of reading, and the size of requests."""
+    """Yield the facts about the mode of reading, and the size of requests."""
     kind, size = source["dataset.format"], source["reader.transfer_size"]
     if format_of(source) == "null":
         return
@@ -72,8 +72,8 @@ def _mode(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _resized(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the size of a sample in a batch. The side of dlio_benchmark's square array is rounded down. The keys of the
-    transformed record take precedence.
+    """Yield the facts about the size of a sample in a batch. The side of dlio_benchmark's square array is rounded down.
+    The keys of the transformed record take precedence.
     """
     length, dims = source["dataset.record_length_bytes_resize"], source["reader.transformed_record_dims"]
     element = source["reader.transformed_record_element_type"]
@@ -93,8 +93,8 @@ def _resized(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _prefetch(loader: str, threads: int, ahead: int) -> Fact:
-    """Return the number of batches that are read ahead. Each worker of PyTorch reads at least one, and two if the key
-    is 0.
+    """Return the number of batches that are read ahead. Each worker of PyTorch reads at least one batch ahead, and two
+    if the key is 0.
     """
     key = "reader.prefetch_size"
     if loader != "pytorch":
@@ -107,8 +107,8 @@ def _prefetch(loader: str, threads: int, ahead: int) -> Fact:
 
 
 def order(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the order of reading, as the keys ask for it. The revision itself shuffles lists that most of its loaders
-    do not use: only the order of files under tf.data is random, unless they are TFRecord files.
+    """Yield the facts about the order of reading that the keys request. This revision of dlio_benchmark shuffles lists
+    that most of its loaders do not use: only tf.data reads files in random order, unless they are TFRecord files.
     """
     keys = {"reader.file_shuffle": "reader.shuffle.files", "reader.sample_shuffle": "reader.shuffle.samples"}
     asked = [key for key in keys if _shuffles(source, key)]

@@ -31,7 +31,7 @@ _FLAGS = {"false": False, "off": False, "no": False, "true": True, "on": True, "
 
 class SourceWorkload(Struct, frozen=True):
     """Keys of a workload file, with dots, and their values. path: the file. overrides: options that changed values.
-    old: names in the file of keys that are known by their new name. outside: sections beside a section `workload`.
+    old: names of keys in the file, if the keys have a new name. outside: sections next to the section `workload`.
     """
 
     path: Path
@@ -120,7 +120,7 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
 
 def _one_level(data: dict[str, Any], path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the keys of the section `workload` together with the sections beside it, and the names of these sections.
-    The configuration that Hydra keeps of a run has the section `workload` alone. Raise ConfigError if a key has two
+    The configuration that Hydra saves for a run has only the section `workload`. Raise ConfigError if a key has two
     values.
     """
     inner = {key: value for key, value in data.items() if key != "workload"}
@@ -150,7 +150,7 @@ def _check_names(path: Path, values: dict[str, Any]) -> None:
 
 
 def is_known(key: str) -> bool:
-    """Return whether dlio_benchmark has a key, by its name of today or of before."""
+    """Return whether dlio_benchmark has a key with this current or former name."""
     return key in OLD_NAMES or (f"reader.{key[12:]}" if key.startswith("data_reader.") else key) in KEYS
 
 
@@ -164,7 +164,7 @@ def hint_of(key: str) -> str:
 
 
 def _hint_of_name(key: str) -> str:
-    """Return a suggestion for a key that has the name of a key in one other section alone."""
+    """Return a suggestion for a key if exactly one other section has a key of the same name."""
     name = key.rpartition(".")[2]
     places = Counter(known.rpartition(".")[2] for known in KEYS)
     return next((f"did you mean {known!r}? " for known in KEYS if known.endswith(f".{name}") and places[name] == 1), "")
@@ -200,7 +200,9 @@ def _apply(data: dict[str, Any], override: str) -> None:
 
 
 def _names_below(data: dict[str, Any], key: str) -> list[str]:
-    """Return the names of the keys that the override of `key` sets: the key, or those of the mapping that it sets."""
+    """Return the names of the keys that an override sets: `key` itself or, if its value is a mapping, the keys in the
+    mapping.
+    """
     value: Any = data
     for part in key.split("."):
         value = value[part]
@@ -208,7 +210,7 @@ def _names_below(data: dict[str, Any], key: str) -> list[str]:
 
 
 def _flat(data: dict[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys with dots, and their values. A mapping that is the value of a known key is not taken apart."""
+    """Yield keys with dots, and their values. A mapping is not split if it is the value of a known key."""
     for key, value in data.items():
         path = f"{section}{key}"
         if isinstance(value, dict) and path not in KEYS and (value or path in _sections()):

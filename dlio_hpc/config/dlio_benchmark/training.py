@@ -1,4 +1,4 @@
-"""The training of a workload of dlio_benchmark: times, length, checkpoints, evaluation."""
+"""Conversion of the training of a workload of dlio_benchmark: times, length, checkpoints, evaluation."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,7 +13,9 @@ from dlio_hpc.config.dlio_benchmark.source import SourceWorkload, is_number
 
 
 class RandomTime(NamedTuple):
-    """A random time: its distribution in dlio-hpc, mean and standard deviation. text: difference, if there is one."""
+    """A random time: its distribution in dlio-hpc, mean and standard deviation. text: difference to dlio_benchmark, if
+    any.
+    """
 
     distribution: str
     mean: float
@@ -83,7 +85,7 @@ def train(source: SourceWorkload) -> Iterator[Fact]:
     steps = int(source["train.total_training_steps"])
     yield Fact("train.epochs", "mapped", "", "train.epochs", source["train.epochs"])
     if steps > 0:
-        text = "dlio_benchmark counts the steps of each epoch anew" if source["train.epochs"] > 1 else ""
+        text = "dlio_benchmark counts the steps of each epoch separately" if source["train.epochs"] > 1 else ""
         yield Fact("train.total_training_steps", "mapped", text, "train.steps", steps)
 
 
@@ -123,7 +125,7 @@ def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _mode(source: SourceWorkload, size: int) -> Iterator[Fact]:
-    """Yield the library that writes a checkpoint. size: bytes of its only tensor."""
+    """Yield the facts about the library that writes a checkpoint. size: bytes of its only tensor."""
     if source["framework"] == "tensorflow":
         text = "tf.train.Checkpoint writes 8 MiB at a time"
         yield Fact("framework", "mapped", text, "checkpoint.transfer_size", _TENSORFLOW_WRITE)

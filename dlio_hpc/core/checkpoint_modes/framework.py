@@ -1,8 +1,9 @@
-"""Writing and reading of checkpoints through a framework: what the modes torch, torch_distributed and keras share.
+"""Writing and reading of checkpoints through a framework: the common part of the modes torch, torch_distributed and
+keras.
 
 The tensors hold bytes of the content stream. They are generated before the framework's call is timed, and compared
 after it. The time of the call includes serialisation, which is the framework's own cost. If the call is collective, the
-ranks meet before it, so that none of them waits in the call for the tensors of another.
+ranks wait for each other before it, so that no rank waits in the call for the tensors of another.
 """
 
 import os
@@ -41,8 +42,8 @@ class CheckpointUnit(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """The calls of a framework. prepare: make its state of these tensors. save: write a state to a path. blank: make a
-    state whose tensors have these sizes. load: read a path into a blank state, and return the state with the data.
+    """The calls of a framework. prepare: make a state from these tensors. save: write a state to a path. blank: make a
+    state with tensors of these sizes. load: read a path into a blank state, and return the state with the data.
     tensors: return the tensors of a state. Only save and load are timed.
     """
 
@@ -59,7 +60,7 @@ def names(units: list[CheckpointUnit]) -> list[str]:
 
 
 def _alone() -> None:
-    """Wait for no other rank, because the call is not collective."""
+    """Return immediately, because the call is not collective."""
 
 
 def write(part: CheckpointPart, units: list[CheckpointUnit], calls: Calls, meet: Meet = _alone) -> Saved:
@@ -146,7 +147,7 @@ def _size(part: CheckpointPart, unit: CheckpointUnit) -> int:
 @contextmanager
 def faults(part: CheckpointPart, verb: str, path: str, kind: type[InfrastructureError | InvalidRun]) -> Iterator[None]:
     """Raise an error of the system as InfrastructureError, and an error of the framework as `kind`. Both name the file,
-    or `path` if the file is unknown. If an error of the system is behind that of the framework, it decides.
+    or `path` if the file is unknown. An error of the system that caused an error of the framework takes precedence.
     """
     behind = system_error.watched()
     try:

@@ -1,4 +1,4 @@
-"""The part of a checkpoint that a rank writes or reads, and what is measured of it."""
+"""The part of a checkpoint that a rank writes or reads, and its measurements."""
 
 from typing import Any, NamedTuple
 

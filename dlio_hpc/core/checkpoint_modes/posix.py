@@ -19,7 +19,7 @@ from dlio_hpc.core.files import write_all
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Number of bytes that are generated at once, before they are written.
+# Number of bytes that are generated at a time, before they are written.
 _READY = 8 * content.BLOCK
 
 
@@ -63,7 +63,7 @@ def _flags(part: CheckpointPart) -> int:
 
 
 def _write(part: CheckpointPart, file: File) -> Saved:
-    """Write a file, whose contents are those of the stream from the file's beginning."""
+    """Write a file with bytes of the content stream. They begin at the position of the file in the stream."""
     name, started = _name(part, file), now()
     try:
         with part.outputs.opened(name, "wb", _flags(part)) as opened:
@@ -102,8 +102,8 @@ def _fill(part: CheckpointPart, descriptor: int, file: File) -> float:
 
 
 def _fill_in_any_order(part: CheckpointPart, descriptor: int, file: File) -> float:
-    """Write a file in the requests that the workload lists. They may leave gaps; the file gets its size. Return the
-    seconds in which the contents were made.
+    """Write a file in the requests that the workload lists. They may leave gaps. The file is then set to its size.
+    Return the seconds in which the contents were made.
     """
     requests, begun = part.keys.requests, now()
     ready = np.empty(max(length for _, length in requests), np.uint8)

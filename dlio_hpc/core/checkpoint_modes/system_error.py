@@ -1,5 +1,5 @@
-"""The error of the system behind the exception of a framework, which often does not name it. torch.save reports a full
-disk as "unexpected pos 704 vs 598", and HDF5 as text in the middle of its own messages.
+"""System error behind an exception of a framework. Frameworks often do not report it: torch.save reports a full disk as
+"unexpected pos 704 vs 598", and HDF5 as text in the middle of its own messages.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _IN_TEXT = re.compile(r"\berrno[ =]+(\d+)", re.IGNORECASE)
 
 
 def watched() -> Callable[[BaseException], int | None]:
-    """Return a function that takes an exception, and returns the number of the system's error behind it, or None if
+    """Return a function that takes an exception, and returns the number of the system error that caused it, or None if
     that is unknown. It must be called as soon as the exception is caught, by the thread that called watched().
 
     The number is that of an OSError in the chain of exceptions, or in the text of one. If there is none, it is the last
@@ -44,7 +44,7 @@ def watched() -> Callable[[BaseException], int | None]:
 
 
 def _chain(fault: BaseException) -> Iterator[BaseException]:
-    """Yield an exception, and those during whose handling it was raised."""
+    """Yield an exception and the exceptions in its context."""
     following: BaseException | None = fault
     while following is not None:
         yield following

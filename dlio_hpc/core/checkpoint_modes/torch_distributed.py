@@ -101,9 +101,9 @@ def _file(rank: int) -> str:
 
 
 def _with_cause(method: Callable[..., Any], paths: list[str]) -> Callable[..., Any]:
-    """Return a method whose exceptions name the file and, in an OSError, the error of the system behind them. Only the
-    rank that fails can see these; PyTorch sends the exception to the others. paths: the last one is that of the file
-    which the method writes or reads.
+    """Return a method whose exceptions name the file and, in an OSError, the error of the system that caused them. Only
+    the rank that fails can see these; PyTorch sends the exception to the others. paths: paths of files; the last one is
+    the file that the method writes or reads.
     """
 
     def called(*arguments: Any, **keywords: Any) -> Any:
@@ -120,8 +120,8 @@ def _with_cause(method: Callable[..., Any], paths: list[str]) -> Callable[..., A
 
 
 class MetadataError(BaseException):
-    """Error of reading .metadata: args[0]. It is no Exception, for which PyTorch would print a traceback and look for
-    other metadata.
+    """Error of reading .metadata, in args[0]. It is not a subclass of Exception, because PyTorch would print a
+    traceback for an Exception and look for other metadata.
     """
 
 
@@ -138,7 +138,7 @@ def _passed_on(method: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _unwrapped(call: Callable[[], None], dcp: Any) -> None:
-    """Call a function. Raise the first rank's error instead of a CheckpointException, which is no Exception."""
+    """Call a function. Replace a CheckpointException, which is no subclass of Exception, by the first rank's error."""
     try:
         call()
     except dcp.CheckpointException as fault:
@@ -151,8 +151,8 @@ def _unwrapped(call: Callable[[], None], dcp: Any) -> None:
 
 
 def stop(groups: Groups) -> None:
-    """Disconnect the ranks. If an error ends this rank, leave that to the end of the process: other ranks would fail
-    because this rank is gone, and might report that before this rank reports its error.
+    """Disconnect the ranks. If an error ends this rank, do nothing: other ranks would fail because this rank is gone,
+    and might report that before this rank reports its error.
     """
     from torch import distributed
 

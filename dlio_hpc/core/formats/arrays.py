@@ -98,8 +98,8 @@ def slabs(dataset: Dataset, number: int, part: SamplePart, samples: range | None
 
 
 def in_turn(workload: Workload, samples: int) -> Iterator[tuple[int, SamplePart]]:
-    """Yield the parts of a batch of `samples` samples in the order in which they are read, each with the position of
-    its sample in the batch.
+    """Yield the parts of the samples of a batch in the order in which they are read, each with the index of its sample.
+    samples: number of samples in the batch.
     """
     listed = in_reading_order(workload)
     if workload.reader.by_array:

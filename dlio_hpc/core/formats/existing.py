@@ -1,4 +1,6 @@
-"""Reader of an existing dataset: the reader of its format, with errors that do not advise to generate the dataset."""
+"""Reader of an existing dataset: the reader of its format, with error messages that do not advise generating the
+dataset.
+"""
 
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.core.buffers import Buffer

@@ -206,8 +206,8 @@ def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
 def _frame_fault(file: IO[bytes], directory: int, entries: list[zipfile.ZipInfo], stored: bool) -> str | None:
     """Return the fault of the ZIP structures around the array files `entries`, or None if they are correct. They are
     correct if three conditions hold. The members follow each other from the beginning of the archive. Their local
-    headers agree with the directory of the archive. No other bytes lie between members and directory, or after the
-    directory. directory: offset of the directory.
+    headers agree with the directory of the archive. There are no other bytes between members and directory, or after
+    the directory. directory: offset of the directory.
     """
     file.seek(directory)
     rest = file.read(_MOST_BEHIND * len(entries) + 1)

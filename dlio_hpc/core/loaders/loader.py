@@ -13,7 +13,7 @@ from dlio_hpc.dataset.sample_order import Order
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-# Number of positions in the order of an epoch whose samples are located at once (448 KiB).
+# Number of positions in the order of an epoch whose samples are located in one call (448 KiB).
 STRETCH = 8192
 
 
@@ -45,8 +45,8 @@ class Loader(Protocol):
 
 
 def in_steps(order: Order, layout: SampleLayout, first: int, last: int, steps: int, size: int) -> Iterator[Places]:
-    """Yield the locations of the samples of each step. size: samples per step. Samples are located for many steps at
-    once, which takes little longer than for one step.
+    """Yield the locations of the samples of each step. size: samples per step. Samples are located for many steps in
+    one call, which takes little longer than for one step.
     """
     stretch = max(1, STRETCH // size) * size
     for begin in range(first, first + steps * size, stretch):

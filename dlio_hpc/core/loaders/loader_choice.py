@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class Inputs(NamedTuple):
-    """What a loader is made of. paths: function that returns the path of the file with a given number. steps: steps of
-    an epoch. comm: communicator for collective access, or None. whole: whether the rows of a batch must hold whole
-    samples. worker_logs: Darshan's logs of worker processes, or None.
+    """Data from which a loader is created. paths: function that returns the path of the file with a given number.
+    steps: steps of an epoch. comm: communicator for collective access, or None. whole: whether the rows of a batch must
+    hold whole samples. worker_logs: Darshan's logs of worker processes, or None.
     """
 
     workload: Workload

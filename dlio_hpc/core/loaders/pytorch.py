@@ -131,7 +131,8 @@ class _Samples:
 
     def _shared(self, samples: int) -> tuple[Any, Buffer]:
         """Return a tensor in new shared memory, through which a worker passes a batch to the training loop, and its
-        rows as a buffer. It is allocated there, as torch's default_collate does, because share_memory_() would copy it.
+        rows as a buffer. It is allocated in shared memory, as by torch's default_collate, because share_memory_() would
+        copy it.
         """
         import torch
 

@@ -1,8 +1,8 @@
-"""Worker processes of PyTorch's DataLoader: where their sockets lie, and how their faults reach the rank.
+"""Worker processes of PyTorch's DataLoader: the folder of their sockets, and how their faults reach the rank.
 
-A worker passes a batch to its rank in shared memory, whose descriptor goes through a socket that a thread of the worker
-serves. Another thread feeds the pipe of results. Python prints an exception in one of these threads and goes on without
-the batch, for which the rank would wait until the time limit.
+A worker passes a batch to its rank in shared memory. The descriptor of this memory goes through a socket that a thread
+of the worker serves. Another thread feeds the pipe of results. If one of these threads raises an exception, Python only
+prints it, and the rank would wait for the batch until the time limit.
 """
 
 import os
@@ -25,7 +25,7 @@ from dlio_hpc.base.errors import InfrastructureError
 # The path of a socket has at most 107 bytes (unix(7)). multiprocessing adds 32 bytes to the path of the folder of
 # temporary files, for a private folder and the socket in it: /pymp-xxxxxxxx/listener-xxxxxxxx.
 _LONGEST_FOLDER = 64
-# A message is written to a pipe at once, as pipe(7) guarantees for 4096 bytes.
+# A message is written to a pipe atomically, as pipe(7) guarantees for 4096 bytes.
 _LONGEST_MESSAGE = 2000
 # Seconds in which a worker that has closed its socket writes its message.
 _LAST_WORDS_S = 2.0
@@ -35,8 +35,8 @@ FAULTS = (RuntimeError, EOFError, ConnectionError, ProcessError, pickle.Unpickli
 
 @contextmanager
 def started() -> Iterator[None]:
-    """Start workers in the `with` block: with a short path of the folder of temporary files, and with a handler of
-    SIGCHLD that raises the fault of a worker.
+    """Start workers in the `with` block. They use a short path for the folder of temporary files. A handler of SIGCHLD
+    raises the fault of a worker.
     """
     _on_feeder_fault(partial(_end_workers, _messages().pipe[1]))
     if not isinstance(threading.excepthook, _FeederWatch):
@@ -70,8 +70,8 @@ def _short_temporary_folder() -> Iterator[None]:
 
 @cache
 def _short_path(folder: str) -> str | None:
-    """Return a path of `folder` by way of a descriptor of this process, which stays open. The workers of this user can
-    use it as long as this process lives. Return None if there is no such path.
+    """Return a path of `folder` that leads through a descriptor of this process, which stays open. The workers of this
+    user can use the path as long as this process lives. Return None if there is no such path.
     """
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -82,9 +82,9 @@ def _short_path(folder: str) -> str | None:
 
 
 class _Messages:
-    """Messages of the workers of this process on why they end. Attributes: pipe: its ends, for reading and for
-    writing. received: the messages that have been read; an exception that a handler of signals raises may be lost, but
-    not its message. is_told: whether the rank knows of a fault.
+    """Messages of the workers of this process with the reason why they end. pipe: ends for reading and for writing.
+    received: messages that have been read. They are kept, because an exception that a signal handler raises may be
+    lost. is_told: whether the rank knows of a fault.
     """
 
     def __init__(self) -> None:
@@ -105,8 +105,8 @@ def _messages() -> _Messages:
 
 
 def begin(also: Callable[[int], None] | None) -> Callable[[int], None]:
-    """Return the function that each worker calls first, with its number. It also calls `also`. From then on, an
-    exception in a thread of the worker ends the worker.
+    """Return the function that each worker calls first, with its number. It also calls `also`. Afterwards, an exception
+    in a thread of the worker ends the worker.
     """
     return partial(_begin, _messages().pipe[1], also)
 
@@ -120,15 +120,15 @@ def _begin(messages: Connection, also: Callable[[int], None] | None, worker: int
 
 
 def _on_feeder_fault(handle: Callable[[BaseException], None]) -> None:
-    """Have `handle` called for exceptions in the threads of this process that feed pipes. Python has this hook for
+    """Call `handle` for exceptions in the threads of this process that feed pipes. Python provides this hook for
     concurrent.futures, which overrides it for the same reason.
     """
     Queue._on_queue_feeder_error = staticmethod(lambda fault, _: handle(fault))  # type: ignore[attr-defined]
 
 
 def _end(messages: Connection, fault: BaseException | None) -> None:
-    """Tell the rank of an exception, and end this worker. Return if the rank has closed the connection, because it then
-    waits for no batch.
+    """Report an exception to the rank, and end this worker. Return if the rank has closed the connection, because the
+    rank then waits for no batch.
     """
     if _told(messages, fault):
         os._exit(InfrastructureError.exit_code)
@@ -136,7 +136,7 @@ def _end(messages: Connection, fault: BaseException | None) -> None:
 
 def _end_workers(messages: Connection, fault: BaseException) -> None:
     """End the workers of this rank after an exception in the thread that passes requests to them. The rank then no
-    longer waits for the batch. Return if a worker has closed the connection: DataLoader looks after its workers.
+    longer waits for the batch. Return if a worker has closed the connection, because DataLoader handles this case.
     """
     if _told(messages, fault):
         for worker in active_children():
@@ -144,8 +144,8 @@ def _end_workers(messages: Connection, fault: BaseException) -> None:
 
 
 class _FeederWatch:
-    """Hook for exceptions that end a thread of this rank. For a thread that passes requests to workers, it ends them;
-    for others, it calls another hook.
+    """Hook for exceptions that end a thread of this rank. If the thread passes requests to workers, the hook ends the
+    workers. Otherwise, it calls another hook.
     """
 
     def __init__(self, messages: Connection, other: Callable[[threading.ExceptHookArgs], object]) -> None:
@@ -159,8 +159,8 @@ class _FeederWatch:
 
 
 def _told(messages: Connection, fault: BaseException | None) -> bool:
-    """Print an exception and write its message to the pipe. Return False, and do neither, if the exception only says
-    that the other side has closed a connection.
+    """Print an exception and write its message to the pipe. If the exception only says that the other side has closed a
+    connection, do neither and return False.
     """
     if fault is None or isinstance(fault, ConnectionError):
         return False
@@ -172,8 +172,8 @@ def _told(messages: Connection, fault: BaseException | None) -> bool:
 
 
 def explained(fault: BaseException) -> InfrastructureError:
-    """Return the error for an exception of FAULTS that DataLoader raised: the message of the worker that ended, if it
-    has left one.
+    """Return the error for an exception of FAULTS that DataLoader raised. If a worker left a message when it ended, the
+    error contains this message.
     """
     _messages().is_told = True
     if isinstance(fault.__cause__, InfrastructureError):
@@ -186,8 +186,8 @@ def explained(fault: BaseException) -> InfrastructureError:
 
 
 def _watch_ends() -> None:
-    """Have the handler of SIGCHLD, which DataLoader sets, raise InfrastructureError for a worker that has failed. It is
-    called wherever this process is, not only while it waits for a batch.
+    """Make DataLoader's handler of SIGCHLD raise InfrastructureError for a worker that has failed. The handler is
+    called at any time, not only while this process waits for a batch.
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if callable(handler) and not isinstance(handler, _Watch):
@@ -195,8 +195,8 @@ def _watch_ends() -> None:
 
 
 class _Watch:
-    """Handler of SIGCHLD around another one. It raises once: the rank reports the first fault while other workers end,
-    and nothing must interrupt the report.
+    """Handler of SIGCHLD that calls another handler. It raises only once: other workers end while the rank reports the
+    first fault, and the report must not be interrupted.
     """
 
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:

@@ -164,7 +164,7 @@ class Lanes:
 
 def _even_slices(indices: list[int]) -> Iterator[slice]:
     """Yield slices that together have the `indices`, which are in ascending order. A single slice suffices if indices
-    are evenly spaced, as when files are read in turn, or adjacent, as when samples are sorted. Otherwise, files have
+    are evenly spaced (files are read in turn) or adjacent (samples are sorted). Several slices are needed if files have
     different numbers of samples.
     """
     first = 0

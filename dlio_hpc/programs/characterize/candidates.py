@@ -55,8 +55,8 @@ class Candidate(NamedTuple):
 
 
 def ranked(candidates: Iterable[Values], logged: Sequence[Traits], ranks: int) -> list[Candidate]:
-    """Return the candidates, the best first. Candidates that are no valid workload are left out. logged: traits of each
-    reader in the log. ranks: number of ranks of the program.
+    """Return the candidates, the best first. Candidates that are not valid workloads are left out. logged: traits of
+    each reader in the log. ranks: number of ranks of the program.
     """
     made = []
     for values in candidates:
@@ -76,8 +76,8 @@ def runner_up(candidates: Sequence[Candidate], key: str) -> Candidate | None:
 
 
 def predicted(values: Values, ranks: int) -> PredictedProgram | None:
-    """Predict the requests of a workload with these keys. Keys that requests do not depend on are ignored. Return None
-    if the keys are not allowed together.
+    """Predict the requests of a workload with these keys. Keys that do not affect requests are ignored. Return None if
+    the keys are not allowed together.
     """
     try:
         workload = _workload(base(values))
@@ -96,7 +96,7 @@ def predicted(values: Values, ranks: int) -> PredictedProgram | None:
 
 
 def base(values: Values) -> dict[str, Any]:
-    """Return the keys from which requests are predicted, as those of one thread."""
+    """Return the keys from which requests are predicted. The number of threads is set to one."""
     made = {key: values[key] for key in (*_KEYS, *_ORDER) if key in values} | {"reader.read_threads": 1}
     if made["reader.mode"] == "framework" and made["dataset.format"] != "tfrecord":
         made.pop("reader.transfer_size", None)  # a library chooses the size
@@ -117,9 +117,9 @@ def _workload(values: Values) -> Workload:
 def order(
     keys: Mapping[str, DerivedValue], in_turn: DerivedValue, logged: Sequence[Traits], ranks: int, in_streams: bool
 ) -> dict[str, DerivedValue]:
-    """Return the keys of the order of files and samples: those of the candidate that agrees best with the log. keys:
-    the other keys of the workload. in_turn: estimate of the number of files from which the program reads alternately.
-    in_streams: whether each file is read from its beginning to its end, in whatever order the program uses its samples.
+    """Return the keys for the order of files and samples, from the candidate that agrees best with the log. keys: the
+    other keys of the workload. in_turn: estimated number of files from which the program reads alternately. in_streams:
+    whether each file is read from its beginning to its end, whatever the order of its samples.
     """
     shared = {key: keys[key].value for key in _KEYS if key in keys}
     alternate = in_turn.value if in_turn.confidence in ("high", "medium") else None
@@ -141,7 +141,7 @@ def order(
 
 def _in_turn(chosen: DerivedValue, in_turn: DerivedValue) -> DerivedValue:
     """Return `reader.interleave` for a program that reads files in turn. A workload reads one sample of a file in a
-    turn, so predicted requests may agree better without turns if the program reads several. chosen: value of the best
+    turn. If the program reads several, the prediction may agree better without turns. chosen: value of the best
     candidate. in_turn: estimate from the reads.
     """
     evidence = f"{in_turn.evidence}; {chosen.evidence}"
@@ -159,7 +159,9 @@ def _one_by_one(order: Mapping[str, DerivedValue], in_turn: DerivedValue) -> Der
 
 
 def _orders(in_turn: int | None) -> Iterator[Values]:
-    """Yield the keys of all orders. The simplest come first: of two that agree equally, the first is chosen."""
+    """Yield the keys of all orders. The simplest orders come first, because the first of two that agree equally is
+    chosen.
+    """
     for files, samples, ascending in (
         (False, False, False), (True, False, False), (False, True, False), (True, True, False), (False, True, True),
         (True, True, True),
@@ -170,7 +172,7 @@ def _orders(in_turn: int | None) -> Iterator[Values]:
 
 
 def _chosen(candidates: Sequence[Candidate], key: str, shown: Mapping[str, float]) -> DerivedValue:
-    """Return the value of `key` of the first candidate. shown: median of each trait in the log."""
+    """Return the value of `key` of the first candidate. shown: the median of each trait in the log."""
     best, other = candidates[0], runner_up(candidates, key)
     apart = best.score - other.score if other is not None else 1.0
     level: Confidence = (
@@ -181,8 +183,8 @@ def _chosen(candidates: Sequence[Candidate], key: str, shown: Mapping[str, float
 
 
 def _reason(best: Candidate, other: Candidate | None, key: str, shown: Mapping[str, float]) -> str:
-    """Return the evidence for the value of `key` of the best candidate: the trait in which the log speaks most clearly
-    for it and against `other`, and the agreement of both in all traits.
+    """Return the evidence for the value of `key` of the best candidate: the trait that favours it most over `other`,
+    and the agreement of both candidates in all traits.
     """
     agrees = f"predicted requests agree with the log to {best.score:.2f}"
     if other is None:

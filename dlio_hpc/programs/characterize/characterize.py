@@ -30,8 +30,8 @@ class Character(NamedTuple):
     """Characterisation of one program. log: log of the program, merged from the logs at `paths`. nodes: number of nodes
     of the program; None if it is unknown. derived: workload derived from the log. notes: limitations of the data that
     the user must know about. wanted: function that returns whether a path was analysed. is_recording: whether the
-    program was recorded; `log` then has nothing but its job. steps: of the recorded program; None if it was not
-    recorded, or reads in a loop of its own.
+    program was recorded; `log` then contains only the job. steps: steps of the recorded program; None if the program
+    was not recorded, or reads without a loader.
     """
 
     log: Log
@@ -45,7 +45,7 @@ class Character(NamedTuple):
 
     @property
     def has_requests(self) -> bool:
-        """Whether the character is that of a log, which shows requests."""
+        """Whether the character was derived from a log, which shows requests."""
         return bool(self.log.counted)
 
 
@@ -63,7 +63,7 @@ def load(paths: Sequence[Path], only: str | None, is_forced: bool, reads_content
 def of_logs(
     logs: Sequence[Log], paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool = False
 ) -> Character:
-    """Characterise the program that wrote these logs, which are already read. See load()."""
+    """Characterise the program that wrote these logs. The logs have already been read. See load()."""
     faults = [fault for log in logs for fault in _judged(log)]
     log = merged_program.merge(logs)
 

@@ -211,8 +211,8 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
 
 
 def _interleave(subject: _Subject, core: Reads, parts: Stretches, in_streams: bool) -> DerivedValue:
-    """Return the estimate of `reader.interleave`. Stretches join reads of a file in spite of reads of other files, so
-    the reads of a single thread show more.
+    """Return the estimate of `reader.interleave`. For a single thread, the reads are used instead of stretches, because
+    a stretch continues across reads of other files.
     """
     assert subject.reads is not None
     threads = access_pattern.threads(subject.reads)
@@ -226,8 +226,8 @@ def _observed(
     subject: _Subject, core: Reads, shown: list[Traits], pace: Pace, per_rank: access_pattern.Passes,
     threads: DerivedValue,
 ) -> Observed:  # fmt: skip
-    """Return what the log shows of the program, to be compared with candidates. core: the reads of samples. shown:
-    their traits. threads: derived number of threads.
+    """Return what the log shows of the program, for the comparison with candidates. core: the reads of samples. shown:
+    traits of these reads. threads: derived number of threads.
     """
     return Observed(
         shown,
@@ -263,7 +263,9 @@ def _passes(subject: _Subject, core: Reads, parts: Stretches, size: int) -> acce
 def _sample_size(
     subject: _Subject, core: Reads, sample: access_pattern.LogSample, steps: step_detection.DetectedSteps | None
 ) -> DerivedValue:
-    """Return the size of a sample in bytes; a guess if the reads do not show it. core: the reads of samples."""
+    """Return the size of a sample in bytes. The size is a guess if the reads do not show it. core: the reads of
+    samples.
+    """
     assert subject.reads is not None
     kind = subject.kind
     if kind.name.value == "hdf5" and kind.mode.value == "framework" and core.usual == _SIEVE and not kind.index_reads:
@@ -295,8 +297,8 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
 
 
 def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the key `dataset.arrays` and those that it changes if each file holds several arrays and the log shows
-    their sizes, otherwise an empty dict. The arrays of a file are taken for those of one sample.
+    """Return `dataset.arrays` and the keys that depend on it if each file holds several arrays and the log shows their
+    sizes. Otherwise return an empty dict. The arrays of a file are assumed to be those of one sample.
     """
     assert subject.reads is not None
     if "dataset.sample.stdev" in keys or "dataset.chunk" in keys or subject.kind.index_reads:
@@ -311,7 +313,7 @@ def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> di
     arrays = file_arrays.of_hdf5(subject.reads)
     if arrays is None or keys["reader.batch_size"].value % count:
         return {}
-    reason, batch = "a file is taken for a sample, because headers lie between its pieces", keys["reader.batch_size"]
+    reason, batch = "a file is treated as a sample, because headers separate its pieces", keys["reader.batch_size"]
     return _of_arrays(arrays, keys) | {
         "dataset.samples_per_file": DerivedValue(1, "low", reason),
         "reader.batch_size": batch._replace(value=batch.value // count, evidence=f"{batch.evidence}; {reason}"),
@@ -319,7 +321,7 @@ def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> di
 
 
 def _divided(keys: dict[str, DerivedValue], arrays: int, reason: str) -> dict[str, DerivedValue]:
-    """Return the numbers of samples of a file and of a batch if each sample has a piece in several arrays."""
+    """Return the numbers of samples per file and per batch if each sample is divided among several arrays."""
     return {
         name: keys[name]._replace(value=max(1, keys[name].value // arrays), evidence=f"{keys[name].evidence}; {reason}")
         for name in ("dataset.samples_per_file", "reader.batch_size")
@@ -340,7 +342,9 @@ def _of_arrays(arrays: file_arrays.FileArrays | None, keys: dict[str, DerivedVal
 
 
 def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
-    """Return `compute.time` for a program whose steps are seen. pandas parses text in the time between reads, too."""
+    """Return `compute.time` for a program whose steps were detected. For pandas, the time includes parsing, which
+    happens between reads.
+    """
     seconds = _without_stdio(subject, pace)
     if subject.kind.name.value == "npz" and subject.kind.loads_files and pace.batch.value == 1:
         return seconds.at_most("low", "a file may hold the samples of several steps")
@@ -350,7 +354,7 @@ def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
 
 
 def _without_stdio(subject: _Subject, pace: Pace) -> DerivedValue:
-    """Return the time between the reads of two steps without calls of STDIO, which are not traced."""
+    """Return the time between the reads of two steps, without the time in STDIO calls, which are not traced."""
     records = from_counters.records_of(subject.log, subject.data, "STDIO")
     spent = from_counters.seconds_of(records, subject.log.job.ranks)
     seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
@@ -377,8 +381,9 @@ def _partly_traced(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str
 
 
 def _of_blocks(core: Reads, steps: float) -> dict[str, DerivedValue]:
-    """Return the keys of the pace for data that are read in blocks, which do not show steps: the time between the first
-    read and the last, without the time in reads, is divided evenly. steps: number of steps of a rank in all epochs.
+    """Return the keys of the pace for data that are read in blocks. Blocks do not show steps. The time between the
+    first and the last read, without the time in reads, is therefore divided evenly among the steps. steps: number of
+    steps of a rank in all epochs.
     """
     spans = [step_detection.span(core, mine) for mine in core.readers]
     whole = float(np.median([span[1, -1] - span[0, 0] for span in spans]))
@@ -395,8 +400,8 @@ def _of_blocks(core: Reads, steps: float) -> dict[str, DerivedValue]:
 
 
 def _by_blocks(subject: _Subject, block: int) -> dict[str, DerivedValue]:
-    """Return a geometry in which each block that is read through a buffer is a sample, for data whose samples the log
-    does not show. block: size of a block in bytes.
+    """Return a geometry in which each block that is read through a buffer is a sample. It is used for data whose
+    samples the log does not show. block: size of a block in bytes.
     """
     count = max(1, int(np.median([file.size for file in subject.data])) // max(block, 1))
     evidence = "a block of the buffer"
@@ -407,8 +412,9 @@ def _by_blocks(subject: _Subject, block: int) -> dict[str, DerivedValue]:
 
 
 def _threads(threads: DerivedValue, interleave: DerivedValue, is_stream: bool) -> DerivedValue:
-    """Return `reader.read_threads`. In a streamed format, each file is read by one thread at a time. Threads that read
-    from the page cache hardly ever overlap, so the number of files that are read in turn is taken for their number.
+    """Return `reader.read_threads`. In a streamed format, each file is read by one thread at a time. Reads from the
+    page cache hardly ever overlap. The number of files that are read in turn is therefore used as the number of
+    threads.
     """
     files = interleave.value or 1
     if not is_stream or (files == 1 and interleave.confidence == "unknown"):
@@ -421,8 +427,9 @@ def _threads(threads: DerivedValue, interleave: DerivedValue, is_stream: bool) -
 
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
-    """Return an assumed sample size for data that were read through a buffer, which hides the samples. request: usual
-    request size in bytes. burst: bytes of a step; None if they are unknown. A size that the content shows is preferred.
+    """Return an assumed sample size for data that were read through a buffer. Such reads do not show the samples.
+    request: usual request size in bytes. burst: bytes of a step; None if they are unknown. A size that the content
+    shows is preferred.
     """
     if subject.kind.sample_bytes is not None:
         return subject.kind.sample_bytes
@@ -469,8 +476,8 @@ def _geometry(
 
 
 def _in_lines(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the geometry of a CSV dataset whose lines the log does not show, with several lines for each sample that
-    was assumed. The result is empty for other datasets. The bytes of a file and of a step stay as they are. pandas
+    """Return the geometry of a CSV dataset whose lines the log does not show. Each assumed sample is divided into
+    several lines. The result is empty for other datasets. The bytes of a file and of a step stay as they are. pandas
     takes seconds for a line of 100,000 values, and tables of programs have shorter lines.
     """
     shape = keys.get("dataset.sample.shape")
@@ -554,7 +561,7 @@ def _chunk(
 
 def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads, buffered: int) -> DerivedValue:
     """Return `train.steps`: the number of steps of an epoch if the program read only a part of the dataset, otherwise
-    None. buffered: bytes that were read through STDIO, which `reads` lack.
+    None. buffered: bytes that were read through STDIO, which are missing from `reads`.
     """
     if passes.share >= _ALL and (not passes.drawn or keys["train.epochs"].value > 1):
         level: Confidence = "low" if passes.drawn or not passes.is_even else "medium"
@@ -616,8 +623,8 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, None
 
 
 def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict[str, DerivedValue]:
-    """Return the checkpoint keys of the workload. If the program keeps all data in memory, also return the keys that
-    say so. The result is empty if neither applies.
+    """Return the checkpoint keys of the workload. If the program keeps all data in memory, also return the keys for
+    that. The result is empty if neither applies.
     """
     files = file_roles.of(subject.roles, "checkpoint")
     checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
@@ -632,7 +639,7 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
 
 
 def _load(subject: _Subject, epochs: int) -> DerivedValue:
-    """Return `reader.load` for a program that reads until about its end. See _in_memory() for others."""
+    """Return `reader.load` for a program that reads almost until its end. See _in_memory() for other programs."""
     share = _share_of_reading(subject)
     evidence = f"data were read during {share:.0%} of the time from the first read to the end of the program"
     level: Confidence = "high" if share > 0.8 else "medium" if share > 0.5 else "low"

@@ -6,9 +6,9 @@ Confidence = Literal["recorded", "high", "medium", "low", "unknown"]
 
 
 class DerivedValue(NamedTuple):
-    """Value of a workload key. evidence: a phrase with the numbers that support the value. confidence: "recorded"
-    if the program itself said so or did so while it was recorded; "unknown" if the log does not show the value: it is
-    then a default.
+    """Value of a workload key. evidence: a phrase with the numbers that support the value. confidence: "recorded" if
+    the recording of the program shows the value; "unknown" if the log does not show the value and it is therefore a
+    default.
     """
 
     value: Any
@@ -19,7 +19,7 @@ class DerivedValue(NamedTuple):
         return f"{self.confidence}: {self.evidence}"
 
     def at_most(self, most: Confidence, doubt: str = "") -> "DerivedValue":
-        """Return the value with no more confidence than `most`. doubt: the reason, which the evidence then states."""
+        """Return the value with its confidence limited to `most`. doubt: reason, which is added to the evidence."""
         evidence = f"{self.evidence}; {doubt}" if doubt else self.evidence
         return self._replace(confidence=weaker(self.confidence, most), evidence=evidence)
 

@@ -25,7 +25,9 @@ _MANY = 32
 
 
 def records_of(log: Log, files: list[FileStats], module: str = "POSIX") -> Records:
-    """Return the records of these files in a module. POSIX has none of files that were read through STDIO alone."""
+    """Return the records of these files in a module. The POSIX module has no records of files that were read only
+    through STDIO.
+    """
     wanted = {file.path for file in files}
     records = log.counted.get(module, NO_RECORDS)
     return records[[log.names.get(number, str(number)) in wanted for number in records["id"].tolist()]]
@@ -58,8 +60,8 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
 
 def epochs(files: list[FileStats], ranks: int) -> dict[str, DerivedValue]:
     """Estimate `train.epochs` and `reader.shard`. If every rank opens nearly all files, two workloads read the same
-    bytes: one in which each rank reads the whole dataset, and one in which the ranks share it and read it `ranks` times
-    as often. The first is assumed if it has a whole number of epochs.
+    bytes. In the first, each rank reads the whole dataset. In the second, the ranks share the dataset and read it
+    `ranks` times as often. The first workload is assumed if it has a whole number of epochs.
     """
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
@@ -82,7 +84,7 @@ def epochs(files: list[FileStats], ranks: int) -> dict[str, DerivedValue]:
             "train.epochs": DerivedValue(number, "low", f"{evidence}; {opened}: {number} epochs of each rank, {other}"),
             "reader.shard": DerivedValue(False, "low", f"{opened}; {times:.3g} x the size of all files was read"),
         }
-    reason = f"{opened}, but {times:.3g} is no multiple of the {ranks} ranks"
+    reason = f"{opened}, but {times:.3g} is not a multiple of the {ranks} ranks"
     return {
         "train.epochs": DerivedValue(max(1, round(times)), level, evidence),
         "reader.shard": DerivedValue(True, level, reason),

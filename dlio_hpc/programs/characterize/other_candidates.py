@@ -1,6 +1,6 @@
 """Candidates other than the derived workload: other chunks, samples, batches, threads and ways to load. The requests
 and the pace of each candidate are predicted and compared with the log. A derived value keeps its confidence only if the
-log tells it from the other candidates.
+log rules out the other candidates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,9 @@ class OtherCandidate(NamedTuple):
 
 
 class NearestCandidate(NamedTuple):
-    """The candidate that is hardest to tell from the derived workload. traits: names of the traits in which the two
-    differ. own, other: agreement with the log in these traits, from 0 to 1.
+    """The candidate that is hardest to distinguish from the derived workload. traits: names of the traits in which the
+    two differ. own, other: agreement of the derived workload and of the candidate with the log in these traits, from 0
+    to 1.
     """
 
     name: str
@@ -57,7 +58,7 @@ class NearestCandidate(NamedTuple):
 
     @property
     def confidence(self) -> Confidence:
-        """Highest confidence in a value that this candidate does not have."""
+        """Highest confidence in a value that differs from that of this candidate."""
         margin = self.own - self.other
         return "high" if margin >= CERTAIN else "medium" if margin >= LIKELY else "low"
 
@@ -75,8 +76,8 @@ _PHRASES = {
 
 
 def judged(keys: Mapping[str, DerivedValue], observed: Observed, loads_files: bool) -> dict[str, DerivedValue]:
-    """Return the keys whose confidence other candidates lower or explain. loads_files: whether a library loads whole
-    files.
+    """Return the keys whose confidence or evidence changes because of other candidates. loads_files: whether a library
+    loads whole files.
     """
     made: dict[str, DerivedValue] = {}
     for names, others in (
@@ -104,8 +105,8 @@ def _weighed(value: DerivedValue, best: NearestCandidate) -> DerivedValue:
 def nearest(
     keys: Mapping[str, DerivedValue], others: Sequence[OtherCandidate], observed: Observed
 ) -> NearestCandidate | None:
-    """Return the candidate that is hardest to tell from the derived workload. Return None if none of them is a valid
-    workload, or if the derived workload is not.
+    """Return the candidate that is hardest to distinguish from the derived workload. Return None if no candidate is a
+    valid workload, or if the derived workload is not valid.
     """
     base = {name: value.value for name, value in keys.items()}
     own = _agreements(base, observed)

@@ -39,7 +39,7 @@ def samples_of(workload: Workload, ranks: int, rank: int) -> int:
 
 def of_epoch(workload: Workload, ranks: int, rank: int, epoch: int, most: int) -> list[RequestColumns]:
     """Return the requests of a rank in an epoch, for each of its worker processes. A rank without worker processes has
-    one element. most: number of samples after which the prediction stops.
+    one element. most: number of samples to predict at most.
     """
     first, last = rank_shares.positions(workload, ranks, rank, 0)
     order = Order(workload.dataset, workload.reader, epoch, rank, ranks)
@@ -87,8 +87,8 @@ def _cut(file: Integers, offset: Integers, length: Integers, most: int | None) -
 
 
 def _of_arrays(workload: Workload, file: Integers, within: Integers, arrays: tuple[int, ...]) -> RequestColumns:
-    """Return a request for each array of each sample, in the order of reading. The arrays of a file follow each other.
-    arrays: bytes of each array of a sample.
+    """Return a request for each array of each sample, in the order of reading. The arrays of a file are stored one
+    after the other. arrays: bytes of each array of a sample.
     """
     sizes = np.array(arrays, np.int64)
     begins = (np.cumsum(sizes) - sizes) * workload.dataset.samples_per_file
@@ -117,10 +117,10 @@ def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> Request
 
 
 def _through_sieve(columns: RequestColumns, ends: Integers, opened: Integers) -> RequestColumns:
-    """Return the requests of HDF5 for these pieces of contiguous arrays. Each array of each open file has a buffer. A
-    piece that is smaller than the buffer and not in it fills the buffer from the beginning of the piece on. ends:
-    offset at which the arrays of a file end, ascending. opened: number of the open file, for each piece: a file that
-    was closed and opened again has another number.
+    """Return the requests of HDF5 for these pieces of contiguous arrays. Each array of each open file has a sieve
+    buffer. If a piece is smaller than the buffer and not in it, HDF5 fills the buffer, starting at the beginning of the
+    piece. ends: offset at which each array of a file ends, ascending. opened: number of the open file for each piece. A
+    file that is closed and opened again gets another number.
     """
     array = np.searchsorted(ends, columns.offset, "right")
     taken: list[int] = []

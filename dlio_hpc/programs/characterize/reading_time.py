@@ -1,4 +1,4 @@
-"""Times at which a program reads its dataset: at once when it starts, or during its steps."""
+"""Time at which a program reads its dataset: all of it at the start, or during its steps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,8 +19,9 @@ _FILES = 8
 
 
 class ReadingTime(NamedTuple):
-    """Times at which a dataset was read, in seconds since the program began. times, sizes: end and bytes of reads;
-    without a trace, of all reads of a file together. is_clear: whether these show which bytes were read late.
+    """Times at which a dataset was read, in seconds since the program began. times, sizes: end and bytes of each read.
+    Without a trace, there is one entry per file for all its reads. is_clear: whether these values show which bytes were
+    read late.
     """
 
     first: float
@@ -30,8 +31,8 @@ class ReadingTime(NamedTuple):
     is_clear: bool
 
     def late(self, least: float = BURST) -> float:
-        """Return the share of the bytes that were read after a burst at the beginning; 0 if there is no such burst.
-        least: share of all bytes that a burst reads more than it would at an even rate.
+        """Return the share of the bytes that were read after an initial burst, or 0 if there is no such burst. least:
+        share of all bytes by which a burst must exceed an even rate.
         """
         order = np.argsort(self.times, kind="stable")
         share = np.cumsum(self.sizes[order]) / max(float(self.sizes.sum()), 1.0)
@@ -45,8 +46,8 @@ class ReadingTime(NamedTuple):
 
 
 def of(data: Sequence[FileStats], reads: Reads | None) -> ReadingTime | None:
-    """Return the times at which a dataset was read, or None if the log does not have them. reads: traced reads, to
-    which the bytes that were read through STDIO are added; None to use counters alone.
+    """Return the times at which a dataset was read, or None if the log does not show them. reads: traced reads, or None
+    to use counters alone. Bytes that were read through STDIO are added to the traced reads.
     """
     rows = [
         (*file.read_s, file.buffered_read if reads is not None else file.bytes_read)

@@ -1,5 +1,5 @@
-"""Parquet files as workloads: a row group, of which a log shows the bytes, is taken for a sample. A log shows neither
-the rows of a row group nor its columns.
+"""Parquet files as workloads. A row group is treated as a sample, because a log shows the bytes of a row group, but
+neither its rows nor its columns.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ from dlio_hpc.programs.files.extents import Reads
 _FOOTER = 64 << 10
 # Limit on the bytes of a column of a row group, which dlio-hpc makes as a single column.
 _LARGEST = 1 << 30
-_UNSEEN = "a row group is taken for a sample; a log shows neither its rows nor its columns"
+_UNSEEN = "a row group is treated as a sample; a log shows neither its rows nor its columns"
 
 
 def without_footers(reads: Reads) -> Reads:
-    """Return the reads of row groups: those that do not read the end of a file when it is opened."""
+    """Return the reads of row groups. Reads of footers, at the end of a file when it is opened, are left out."""
     size = reads.sizes[reads.file]
     is_footer = (reads.offset + reads.length == size) & (reads.length == _FOOTER) & (size > _FOOTER)
     return reads if is_footer.all() else extents.chosen(reads, ~is_footer)

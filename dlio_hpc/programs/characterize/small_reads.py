@@ -1,6 +1,6 @@
-"""Small reads of the dataset's files that read no samples, such as a second array with labels. The workload makes them
-as reads of auxiliary files. Reads that the library of a format makes by itself, such as those of HDF5's headers and
-indexes, are left out, because the emulation uses the same library.
+"""Small reads of dataset files that do not read samples, for example of a second array with labels. The workload
+emulates them as reads of auxiliary files. Reads that the library of a format makes by itself, such as those of HDF5's
+headers and indexes, are left out, because the emulation uses the same library.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ _SPREAD = 0.6
 
 
 def groups(reads: Reads, name: str, steps: int | None, epochs: int) -> list[AuxiliaryGroup]:
-    """Return auxiliary files for the small reads of a dataset, one for each size of requests, the most frequent first.
+    """Return auxiliary files for the small reads of a dataset: one for each request size, the most frequent size first.
     reads: all reads of the dataset. name: format of the dataset. steps: number of steps of a rank in the whole run;
     None if it is unknown. epochs: number of epochs.
     """
@@ -38,7 +38,7 @@ def groups(reads: Reads, name: str, steps: int | None, epochs: int) -> list[Auxi
 
 
 def _group(reads: Reads, at: Integers, name: str, steps: int | None, epochs: int) -> AuxiliaryGroup:
-    """Return the auxiliary file for the reads `at`, which all have one size."""
+    """Return the auxiliary file for the reads with the indices `at`, which all have the same size."""
     size, ranks = int(reads.length[at[0]]), len(np.unique(reads.rank))
     per_rank = len(at) / ranks
     start = reads.start[at]

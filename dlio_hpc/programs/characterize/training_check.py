@@ -1,9 +1,8 @@
 """Check whether the I/O of a program looks like training. By default, no workload is derived for other programs.
 
-A program is taken for training only if its I/O shows passes over the data with steps in them, or a model that it saves
-again and again. Random order, worker processes and regular steps of several samples count only in passes that are
-repeated: programs that read their input once, in any order and with any number of processes, do so as well. The names
-of data files are no sign.
+A program is regarded as training only if its I/O shows passes over the data with steps in them, or repeated saves of a
+model. Random order, worker processes and regular steps of several samples count only if passes are repeated, because
+programs that read their input once show them as well. The names of data files are not evidence of training.
 """
 
 import re
@@ -37,9 +36,9 @@ _MODEL = re.compile(
 
 
 def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace | None, workers: int) -> list[str]:
-    """Return the reasons why the program's I/O does not look like training. Return an empty list if it does. keys:
-    derived values. pace: pace of the steps; None without a trace. workers: number of processes of a rank that read at
-    the same time.
+    """Return the reasons why the program's I/O does not look like training, or an empty list if it does. keys: derived
+    values. pace: pace of the steps; None without a trace. workers: number of processes of a rank that read at the same
+    time.
     """
     data = file_roles.of(roles, "dataset")
     written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
@@ -97,8 +96,9 @@ def _is_after(written: Sequence[FileStats], data: Sequence[FileStats]) -> bool:
 
 
 def _is_repeated(epochs: DerivedValue, pace: Pace | None) -> bool:
-    """Return whether the program reads its data several times. A few passes that are not clear, because data are not
-    read equally often, count only with regular steps in them: programs that look up records have none.
+    """Return whether the program reads its data several times. If data are not read equally often, passes are
+    uncertain. A few uncertain passes count only if they contain regular steps, which programs that look up records do
+    not have.
     """
     is_clear = epochs.confidence in ("high", "medium") or epochs.value > _FEW_PASSES
     is_regular = pace is not None and pace.begins is not None and pace.compute_s.confidence in ("high", "medium")
@@ -106,7 +106,7 @@ def _is_repeated(epochs: DerivedValue, pace: Pace | None) -> bool:
 
 
 def _is_random(keys: Mapping[str, DerivedValue]) -> bool:
-    """Return whether the program reads files or samples in random order, as far as the log shows it clearly."""
+    """Return whether the log clearly shows that the program reads files or samples in random order."""
     return any(
         keys[key].value is True and keys[key].confidence in ("high", "medium")
         for key in ("reader.shuffle.files", "reader.shuffle.samples")
@@ -116,7 +116,7 @@ def _is_random(keys: Mapping[str, DerivedValue]) -> bool:
 
 def _has_batches(data: Sequence[FileStats], pace: Pace | None) -> bool:
     """Return whether the program reads several samples at a time, in regular steps. Programs that process their input
-    file by file read one file in a step, and programs that run several cases read all of their input.
+    file by file read one file in a step. Programs that process several cases read all of their input in a step.
     """
     if pace is None or pace.begins is None or len(pace.begins) < _REGULAR:
         return False
@@ -140,7 +140,7 @@ def _against_passes(
         return [f"its {len(data):,} data file(s) were not read repeatedly ({times:.2g} times per rank)"]
     steps = None if pace is None or pace.begins is None else len(pace.begins) / times
     if steps is not None and steps < _STEPS:
-        return [f"its data were read {times:.3g} times, each time at once and not in steps ({steps:.1f} bursts)"]
+        return [f"its data were read {times:.3g} times, each time in one burst and not in steps ({steps:.1f} bursts)"]
     writers = len({file.rank for file in written if file.rank is not None}) or 1
     if len(written) / writers >= max(_STEPS, 0.5 * times) and not any(
         file.bytes_written > 1.9 * file.size for file in written

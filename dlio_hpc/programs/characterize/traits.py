@@ -35,10 +35,10 @@ class Traits(NamedTuple):
     """Traits of the requests of a reader. They are None if there are too few requests or files to show them.
 
     sizes: distribution of request sizes. forward: share of requests at a higher offset than an earlier request to the
-    file. The earlier request is the one `lag` requests before; the lag with the largest share counts. run: number of
-    requests of a file without a step back, divided by the number of distinct places that are read in the file. visit:
-    mean bytes that are read from a file before the reader turns to another file. file_order: correlation between the
-    names of files and the order in which they are first read, but at least that of random orders.
+    file. The earlier request is `lag` requests before; the lag with the largest share is used. run: number of requests
+    of a file without a step back, divided by the number of distinct places that are read in the file. visit: mean bytes
+    that are read from a file before the reader turns to another file. file_order: correlation between the names of
+    files and the order in which they are first read, but at least that of random orders.
     """
 
     sizes: RequestDistribution

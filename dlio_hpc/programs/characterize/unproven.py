@@ -1,4 +1,4 @@
-"""Values that requests do not prove, however regular they are. Their confidence is medium at most."""
+"""Values that requests cannot prove, even if the requests are regular. Their confidence is medium at most."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from dlio_hpc.programs.characterize.evidence import DerivedValue
 
 
 class _Doubt(NamedTuple):
-    """A reason to doubt a value. is_open: function that returns whether there is this reason, given the value and the
+    """A reason to doubt a value. is_open: function that returns whether the doubt applies, given the value and the
     number of worker processes of a rank.
     """
 
@@ -29,8 +29,8 @@ _DOUBTS = {
 
 
 def limited(keys: Mapping[str, DerivedValue], workers: int) -> dict[str, DerivedValue]:
-    """Return the values with high confidence that requests do not prove, with medium confidence. workers: number of
-    worker processes of a rank.
+    """Return the values that requests cannot prove and that have high confidence, with their confidence reduced to
+    medium. workers: number of worker processes of a rank.
     """
     return {
         key: keys[key].at_most("medium", doubt.reason)

@@ -44,9 +44,9 @@ _DRAWN = 0.4
 
 
 class LogSample(NamedTuple):
-    """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: True if samples could
-    not be told apart within files, so that a file counts as one sample. hidden: True if the size is unknown because
-    files were read through a buffer, whose requests do not end where samples end.
+    """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: True if the reads do
+    not show separate samples within files, so that a file counts as one sample. hidden: True if the size is unknown
+    because files were read through a buffer, whose requests do not end where samples end.
     """
 
     bytes: DerivedValue
@@ -58,7 +58,7 @@ class LogSample(NamedTuple):
 def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> LogSample:
     """Estimate the sample size. parts: the stretches (see extents) that the reads form. streams: whether files of this
     format are read from front to back through a buffer. loads_files: whether a library loads whole files, in requests
-    of a size that the library chooses.
+    whose size the library chooses.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
@@ -100,8 +100,8 @@ def _stdev(mean: int, spread: int) -> int:
 
 
 def is_stream(reads: Reads) -> bool:
-    """Return whether each file is read from front to back in requests of the size of a buffer, so that requests do not
-    show where samples end.
+    """Return whether each file is read from front to back in requests of one buffer size. Such requests do not show
+    where samples end.
     """
     if reads.usual not in _BUFFERS | _TAR_BUFFERS or not _is_buffered(reads):
         return False
@@ -152,7 +152,7 @@ def _one_request(reads: Reads) -> DerivedValue | None:
 
 
 def _alike(reads: Reads) -> DerivedValue | None:
-    """Return the sample size if nearly all bytes were read in requests of about the same size, as of row groups or of
+    """Return the sample size if nearly all bytes were read in requests of about the same size, such as row groups or
     compressed records. Return None otherwise.
     """
     middle = float(np.median(np.repeat(reads.length, np.maximum(reads.length // max(reads.usual, 1), 1))))
@@ -242,9 +242,9 @@ def _by_reader(read: Reads | Stretches) -> tuple[Integers, Integers, Integers, I
 
 
 def _turns_apart(reader: Integers, file: Integers, begin: Integers, end: Integers, slack: int) -> Integers:
-    """Return, for each turn that continues the previous turn of the process at the file, the number of turns from that
-    one to this one. begin, end: offsets at which turns begin and end. slack: bytes between two turns, or of both, that
-    do not matter.
+    """Return the distance in turns between each turn and the previous turn of the same process at the same file, for
+    turns that continue where the previous one ended. begin, end: offsets at which turns begin and end. slack: tolerated
+    gap or overlap of two turns in bytes.
     """
     order = np.lexsort((np.arange(len(reader)), file, reader))
     again = (np.diff(reader[order]) == 0) & (np.diff(file[order]) == 0)
@@ -374,20 +374,22 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
 
 
 def _share_made(reads: Reads, times: int) -> float:
-    """Return the share of the different requests that were made `times` times."""
+    """Return the share of the distinct requests that were made `times` times."""
     place = reads.file * (int(reads.offset.max()) + 1) + reads.offset
     return float((np.unique(place, return_counts=True)[1] == times).mean())
 
 
 def is_read_evenly(times: Floats) -> bool:
-    """Return whether files were read about as often. The numbers differ by the square root of their mean if files are
-    drawn at random. times: number of times that each file was read.
+    """Return whether all files were read about equally often. The tolerance is the square root of the mean, as for
+    files that are drawn at random. times: number of times that each file was read.
     """
     return len(times) < _FEW_FILES or bool(times.std() < _EVEN * np.sqrt(times.mean()))
 
 
 def _is_random(parts: Stretches, ranks: int) -> bool:
-    """Return whether ranks read samples, or whole files, in random order and repeatedly before an epoch is over."""
+    """Return whether ranks read samples or whole files in random order, and repeat some of them before an epoch is
+    over.
+    """
     within, shown = _within(parts)
     if not shown:
         return _repeats(*_loads(parts), ranks)
@@ -396,7 +398,7 @@ def _is_random(parts: Stretches, ranks: int) -> bool:
 
 
 def _loads(parts: Stretches) -> tuple[Integers, Integers]:
-    """Return the file and the rank of each load of a file: of each read of its largest stretch."""
+    """Return the file and the rank of each load of a file. A load is a read of the largest stretch of the file."""
     largest = np.lexsort((-parts.bytes, parts.file))
     once = largest[np.concatenate(([True], np.diff(parts.file[largest]) != 0))]
     offset = np.zeros(int(parts.file.max(initial=0)) + 1, np.int64)
@@ -406,8 +408,8 @@ def _loads(parts: Stretches) -> tuple[Integers, Integers]:
 
 
 def _repeats(place: Integers, rank: Integers, ranks: int) -> bool:
-    """Return whether ranks read places again before they have read as many as an epoch has for them, about as often as
-    a rank does that draws from all places at random. A program that looks at some data first repeats few.
+    """Return whether ranks repeat reads of the same place within an epoch about as often as if they drew from all
+    places at random. A program that only inspects some data first repeats few places.
     """
     share = len(np.unique(place)) // ranks
     again = []
@@ -419,8 +421,8 @@ def _repeats(place: Integers, rank: Integers, ranks: int) -> bool:
 
 
 def _drawn(total: int, unique: int, times: float, own: float, share: float, ranks: int) -> Passes:
-    """Return the passes of a program whose ranks draw samples from the whole dataset. As many epochs are derived as it
-    takes to read as many bytes.
+    """Return the passes of a program whose ranks draw samples from the whole dataset. The number of epochs is chosen so
+    that the workload reads as many bytes as the program.
     """
     evidence = (
         f"{format_size(total)} were read, {format_size(unique)} of them distinct: each byte {times:.3g} times; "
@@ -447,8 +449,8 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float, rank
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
     """Return how much of all distinct data a rank reads before it reads any stretch (see extents) a second time. The
     result is a share of `unique`, as the median over the ranks. Two stretches are the same only if they start at the
-    same offset of the same file. A page on the border of two samples is read with each of them, but is not a repeated
-    stretch. unique: bytes of all distinct data.
+    same offset of the same file. A page that belongs to two samples is read with each of them, but does not count as
+    repeated. unique: bytes of all distinct data.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():
@@ -463,7 +465,7 @@ def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
 
 
 def natural(names: list[str]) -> Integers:
-    """Return the position of each name in the natural order, in which 2 comes before 10."""
+    """Return the position of each name in natural order, where 2 comes before 10."""
     import re
 
     keys = [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)] for name in names]
@@ -473,7 +475,7 @@ def natural(names: list[str]) -> Integers:
 
 
 def first_visits(values: Integers) -> Integers:
-    """Return each value once, in the order in which the values come for the first time."""
+    """Return the distinct values in the order of their first occurrence."""
     _, first = np.unique(values, return_index=True)
     return values[np.sort(first)]
 

@@ -39,8 +39,8 @@ class CheckpointWrites(NamedTuple):
 
 class _Event(NamedTuple):
     """One checkpoint. start: time in seconds of the first write of the checkpoint. files: the bytes that each file has
-    after the checkpoint, by rank and path. If writes leave gaps, as those of HDF5 do, the gaps are included. writes:
-    offset and size of the write requests to each file, in turn; empty if there is no trace.
+    after the checkpoint, by rank and path. Gaps between writes, as HDF5 leaves them, are included. writes: offsets and
+    sizes of the write requests to each file, in order; empty if there is no trace.
     """
 
     start: float
@@ -83,8 +83,8 @@ def checkpoints(
 
 
 def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) -> dict[str, DerivedValue]:
-    """Return the key `requests` if most checkpoints are a single file of the same requests, and these are not requests
-    of `usual_size` bytes from the beginning of the file to its end. Otherwise return an empty dict.
+    """Return the key `requests` if most checkpoints consist of a single file with the same requests, and these are not
+    sequential requests of `usual_size` bytes that cover the whole file. Otherwise return an empty dict.
     """
     counts = Counter(tuple(writes) for event in events for writes in event.writes.values() if len(event.writes) == 1)
     if not counts or len(sizes) != 1:
@@ -101,8 +101,8 @@ def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) 
 
 
 def _placed(requests: Requests, writes: list[int]) -> list[tuple[int, int]]:
-    """Return offset and size of these writes. Offsets begin at 0: Darshan does not see every opening of a file, and
-    then goes on counting.
+    """Return the offsets and sizes of these writes. Offsets are shifted to begin at 0: if Darshan misses an open of the
+    file, it continues the offsets of the previous open.
     """
     begin, length = requests.offset[writes], requests.length[writes]
     return list(zip((begin - begin.min()).tolist(), length.tolist(), strict=True))
@@ -139,8 +139,8 @@ def _traced(files: Sequence[FileStats], requests: Requests) -> list[_Event]:
 
 
 def _written(requests: Requests, writes: list[int]) -> int:
-    """Return the bytes of a file after these writes. Writes to earlier places, as HDF5 makes them, show that the file
-    is filled in any order, and may have gaps.
+    """Return the number of bytes of a file after these writes. If a write goes to an earlier place, as with HDF5, the
+    file is filled in any order and may have gaps.
     """
     begin, length = requests.offset[writes], requests.length[writes]
     if (np.diff(begin) < 0).any():
@@ -149,9 +149,9 @@ def _written(requests: Requests, writes: list[int]) -> int:
 
 
 def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
-    """Return the sizes of the files of one checkpoint that the trace lacks because they were written through STDIO.
-    number: number of checkpoints. It is unknown which file belongs to which checkpoint. All checkpoints are assumed to
-    have the same number n of such files, and the n largest sizes among all such files are returned.
+    """Return the sizes of the files of one checkpoint that are missing from the trace because they were written through
+    STDIO. number: number of checkpoints. The counters do not show which file belongs to which checkpoint. All
+    checkpoints are assumed to have the same number n of such files, and the n largest sizes are returned.
     """
     known = set(requests.paths)
     sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)
@@ -243,8 +243,8 @@ class AuxiliaryGroup(NamedTuple):
 
 
 def sides(files: Sequence[FileStats], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
-    """Return entries for the auxiliary files with the most bytes transferred, at most MOST (8). steps: number of steps
-    of a rank in the whole run; None if it is unknown.
+    """Return entries for the auxiliary files with the most bytes transferred. There are at most MOST (8) entries.
+    steps: number of steps of a rank in the whole run; None if it is unknown.
     """
     made: list[AuxiliaryGroup] = []
     taken: set[str] = set()

@@ -30,8 +30,8 @@ class FileContent(NamedTuple):
 
 def look(files: Mapping[str, int]) -> FileContent | None:
     """Return the format of the first file whose content shows a known format. files: paths, with the bytes of each file
-    that the program accessed. A smaller file of the same path is another one, such as on another machine. Only the
-    first few files are tried. Return None if no such file exists, can be read or has a known format.
+    that the program accessed. A smaller file with the same path is a different file and is skipped. Only the first few
+    files are tried. Return None if no such file exists, can be read or has a known format.
     """
     tried = (_look(path, least) for path, least in islice(files.items(), _FILES))
     return next((content for content in tried if content is not None), None)
@@ -39,7 +39,7 @@ def look(files: Mapping[str, int]) -> FileContent | None:
 
 def _look(path: str, least: int) -> FileContent | None:
     """Return the format of a file; None if it is unknown. A file that is not a regular file is not opened: opening a
-    device may have effects. O_NONBLOCK guards against a FIFO that takes the place of the file in between.
+    device may have effects. O_NONBLOCK guards against a FIFO that replaces the file between the check and the open.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -77,8 +77,8 @@ def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent 
 
 
 def _first_member(head: bytes) -> str:
-    """Return the name of the first member of a ZIP archive; "" if the file is not one. The directory of the archive
-    lies at its end and may be far away, so the head of the member is read instead.
+    """Return the name of the first member of a ZIP archive; "" if the file is not one. The header of the member is read
+    instead of the directory of the archive, which is at the end of the file.
     """
     if not head.startswith(b"PK\x03\x04") or len(head) < _ZIP_LOCAL.size:
         return ""
@@ -89,7 +89,7 @@ def _first_member(head: bytes) -> str:
 
 def _records(descriptor: int, head: bytes, size: int) -> list[int]:
     """Return the lengths of the first records of a TFRecord file, from one head to the next. Return an empty list if
-    the file does not begin with a record. A record that the end of the file cuts is left out.
+    the file does not begin with a record. A truncated record at the end of the file is left out.
     """
     lengths: list[int] = []
     at = 0
@@ -120,7 +120,7 @@ def masked_crc(data: bytes) -> int:
 
 def _columns(head: bytes, size: int) -> int:
     """Return the number of values in each of the first lines of a CSV file; 0 if the file is not one. The last line
-    counts only if the head has all of it. Two lines are required, because one line of text may contain commas.
+    counts only if it is complete. Two lines are required, because one line of text may contain commas.
     """
     whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1]
     try:

@@ -1,5 +1,5 @@
-"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests that belong to
-one sample. One rank makes these requests at adjacent offsets of a file, each soon after the previous one.
+"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests for one sample:
+one rank makes them at adjacent offsets of a file, each soon after the previous one.
 """
 
 from collections import defaultdict
@@ -110,9 +110,9 @@ def payload(reads: Reads, has_arrays: bool = False) -> Reads:
 
 
 def of_samples(reads: Reads, has_arrays: bool) -> npt.NDArray[np.bool_]:
-    """Return a mask of the reads of samples. Left out are reads of headers, directories and indexes, which are small.
-    In a file with several arrays, such as HDF5, reads of the smaller arrays are left out, too. A read that continues
-    the previous read of the file is kept, because it reads another piece of the same sample.
+    """Return a mask of the reads of samples. Small reads of headers, directories and indexes are left out. In a file
+    with several arrays, such as HDF5, reads of the smaller arrays are left out, too. A read that continues the previous
+    read of the file is kept, because it reads another piece of the same sample.
     """
     is_large = reads.length >= _SMALL * reads.usual
     if has_arrays:
@@ -128,8 +128,8 @@ def is_index_read(lengths: Integers) -> npt.NDArray[np.bool_]:
 
 
 def _of_smaller_arrays(reads: Reads, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the reads of the smaller arrays. Requests of the largest array have the usual size; requests of
-    another array all have another size, and read far fewer bytes. among: mask of the reads that may be of arrays.
+    """Return a mask of the reads of the smaller arrays. Requests for the largest array have the usual size. Requests
+    for another array all have one other size, and read far fewer bytes. among: mask of the reads to consider.
     """
     total = reads.length[among].sum()
     if reads.length[among & (reads.length == reads.usual)].sum() < _MOSTLY * total:
@@ -142,7 +142,9 @@ def _of_smaller_arrays(reads: Reads, among: npt.NDArray[np.bool_]) -> npt.NDArra
 
 
 def _continues(reads: Reads, is_large: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return a mask of the reads that start where the reader's previous read of the file ended, if that was large."""
+    """Return a mask of the reads that start where the reader's previous read of the file ended, if the previous read
+    was large.
+    """
     process = np.zeros(len(reads.rank), np.int64) if reads.process is None else reads.process
     order = np.lexsort((reads.start, reads.file, process, reads.rank))
     before, after = order[:-1], order[1:]

@@ -1,5 +1,5 @@
-"""Arrays of a file that a library loads whole, such as an image, its mask and its label: their sizes in bytes, as the
-requests of the library show them.
+"""Sizes of the arrays of a file that a library loads as a whole, such as an image, its mask and its label. The sizes
+are derived from the requests of the library.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ Pieces = list[tuple[int, int]]
 
 
 class _Visit(NamedTuple):
-    """Requests of a reader from the opening of a file on, until it opens the file again, as offset and length. size:
-    size of the file in bytes.
+    """Requests of a reader to a file between two opens of the file, as offset and length. size: size of the file in
+    bytes.
     """
 
     size: int
@@ -48,9 +48,9 @@ class _Visit(NamedTuple):
 
 
 class _Archive(NamedTuple):
-    """An archive of arrays as a visit shows it. start: offset of its directory. directory: bytes of the directory.
-    read: offsets at which members begin, in the order in which they are read, as far as requests show them. Some are
-    known to half a page only.
+    """An archive of arrays, as the requests of a visit show it. start: offset of the directory. directory: bytes of the
+    directory. read: known offsets at which members begin, in the order in which they are read. Some are known only to
+    half a page.
     """
 
     start: int
@@ -64,7 +64,7 @@ class _Archive(NamedTuple):
 
     @property
     def arrays(self) -> int:
-        """Number of members for which the mean length of their names is most plausible; 1 if none is."""
+        """Number of members for which the mean length of their names is most plausible; 1 if none is plausible."""
         counts = range(1, self.directory // (_ENTRY + _SHORT) + 1)
         plausible = [count for count in counts if self.directory / count - _ENTRY <= _LONG]
         return min(plausible, key=lambda count: abs(self.directory / count - _ENTRY - _USUAL), default=1)
@@ -72,8 +72,8 @@ class _Archive(NamedTuple):
 
 class FileArrays(NamedTuple):
     """Arrays of a file. sizes: bytes of each array, in the order of the file. order: positions of the arrays in the
-    order in which they are read; None if that is the order of the file. by_array: whether a step reads all its rows of
-    an array before those of the next array; None if it does not.
+    order in which they are read; None if that is the order of the file. by_array: True if a step reads all its rows of
+    one array before those of the next array, otherwise None.
     """
 
     sizes: DerivedValue
@@ -108,8 +108,8 @@ def of_archives(reads: Reads) -> FileArrays | None:
 
 
 def _order(offsets: Sequence[int], pieces: str) -> DerivedValue | None:
-    """Return the order in which pieces of a file are read, as positions in the file; None if it is that of the file.
-    offsets: offset of each piece, in the order of reading. pieces: words for them.
+    """Return the order in which pieces of a file are read, as positions in the file. Return None if it is the order of
+    the file. offsets: offset of each piece, in the order of reading. pieces: their name in messages.
     """
     in_file = sorted(offsets)
     if list(offsets) == in_file:
@@ -119,14 +119,14 @@ def _order(offsets: Sequence[int], pieces: str) -> DerivedValue | None:
 
 
 def _first_request(reads: Reads) -> int:
-    """Return the most frequent size of a request at the beginning of a file, which is that of the buffer."""
+    """Return the most frequent size of the first request to a file. It is the size of the buffer."""
     values, counts = np.unique(reads.length[reads.offset == 0], return_counts=True)
     return int(values[np.argmax(counts)]) if len(values) else 0
 
 
 def _sizes(archive: _Archive) -> list[int]:
-    """Return the sizes of the arrays of an archive. Members whose beginning is not shown lie after the others, in the
-    rest of the last block that is read through the buffer.
+    """Return the sizes of the arrays of an archive. Members whose beginning is unknown are assumed to follow the
+    others, in the rest of the last block that is read through the buffer.
     """
     count = archive.arrays
     head = _MEMBER + _NPY + (archive.directory - count * _ENTRY) // count
@@ -143,8 +143,8 @@ def _sizes(archive: _Archive) -> list[int]:
 
 
 def _archive(visit: _Visit, buffer: int) -> _Archive | None:
-    """Return what a visit to an npz file shows, or None if it does not show the directory, or no array that is larger
-    than the buffer.
+    """Return what a visit to an npz file shows of the archive. Return None if it does not show the directory, or if no
+    array is larger than the buffer.
     """
     ends = [offset for offset, length in visit.requests if offset + length == visit.size]
     lengths = [visit.size - offset for offset in ends]
@@ -159,8 +159,8 @@ def _archive(visit: _Visit, buffer: int) -> _Archive | None:
 
 def _members(requests: Pieces, end: int, buffer: int) -> Iterator[int]:
     """Yield offsets at which members of an archive begin. A request that does not continue the previous one begins at a
-    member. A large part of an array is read directly, and the end of this part through the buffer. The header of the
-    next member takes another request through the buffer. end: offset of the directory.
+    member. The large part of an array is read directly, and its end is read through the buffer. Another request through
+    the buffer reads the header of the next member. end: offset of the directory.
     """
     reach, is_read = -1, False
     through: list[int] = []
@@ -182,9 +182,9 @@ def _members(requests: Pieces, end: int, buffer: int) -> Iterator[int]:
 
 
 def of_hdf5(reads: Reads) -> FileArrays | None:
-    """Return the contiguous arrays in HDF5 files. HDF5 reads the header of each array before its data, so headers lie
-    between the reads of two arrays. Return None if files have one array, if they differ, or if a program does not read
-    whole files. reads: all reads of the files.
+    """Return the contiguous arrays in HDF5 files. HDF5 reads the header of each array before its data, so a read of a
+    header separates the reads of two arrays. Return None if files have one array, if they differ, or if a program does
+    not read whole files. reads: all reads of the files.
     """
     arrays = _prevailing([_pieces(visit, reads.usual) for visit in _visits(reads, _opens_hdf5)])
     if arrays is None or not 2 <= len(arrays) <= _MOST:
@@ -195,8 +195,8 @@ def of_hdf5(reads: Reads) -> FileArrays | None:
 
 
 def _pieces(visit: _Visit, usual: int) -> tuple[tuple[int, int], ...]:
-    """Return the offset and the size of each array that a visit to an HDF5 file reads; an empty tuple if it does not
-    read the whole file, reads an array twice, or if headers do not separate the arrays.
+    """Return the offset and the size of each array that a visit to an HDF5 file reads. Return an empty tuple if the
+    visit does not read the whole file, if it reads an array twice, or if reads of headers do not separate the arrays.
     """
     is_array = [length >= _SMALL * usual for _, length in visit.requests]
     arrays = [request for request, is_large in zip(visit.requests, is_array, strict=True) if is_large]
@@ -226,7 +226,7 @@ def of_steps(reads: Reads, size: int) -> FileArrays | None:
 
 
 def _by_file(reads: Reads) -> Iterator[Integers]:
-    """Yield the indices of the reads of each reader in each file, if they are many."""
+    """Yield the indices of the reads of each reader in each file. Files with few reads are left out."""
     for mine in reads.readers:
         order = mine[np.argsort(reads.file[mine], kind="stable")]
         for part in np.split(order, np.flatnonzero(np.diff(reads.file[order])) + 1):
@@ -235,9 +235,9 @@ def _by_file(reads: Reads) -> Iterator[Integers]:
 
 
 def _distance(offset: Integers, size: int) -> tuple[int, int, int] | None:
-    """Return the distance in bytes between the arrays of a file, their number, and the usual number of requests from a
-    row of an array to the same row of the next. Return None if fewer than nearly all requests have a partner at this
-    distance among the requests shortly before or after them.
+    """Return three values: the distance in bytes between the arrays of a file, the number of arrays, and the usual
+    number of requests between a row of an array and the same row of the next array. Return None unless nearly all
+    requests have a partner at this distance among the requests shortly before or after them.
     """
     extent = int(np.ptp(offset)) + size
     lags = range(1, min(_STEP, len(offset) - 1))
@@ -279,7 +279,7 @@ def _visits(reads: Reads, opens: Callable[[Integers, Integers, int], Mask]) -> I
 
 
 def _opens_archive(offset: Integers, length: Integers, size: int) -> Mask:
-    """Return a mask of the requests at the beginning of an archive that come before the request for its end."""
+    """Return a mask of the requests at the beginning of an archive that precede the request for its end."""
     is_end: Mask = (length[1:] == _ZIP_END) & (offset[1:] + length[1:] == size)
     return np.append((offset[:-1] == 0) & is_end, False)
 
@@ -290,7 +290,7 @@ def _opens_hdf5(offset: Integers, length: Integers, _: int) -> Mask:
 
 
 def _prevailing(shown: Sequence[T]) -> T | None:
-    """Return the element that nearly all elements are equal to, or None if there is no such element."""
+    """Return the value of nearly all elements, or None if there is no such value."""
     if not shown:
         return None
     ((most, times),) = Counter(shown).most_common(1)

@@ -1,4 +1,6 @@
-"""Ends of files: what a trace adds to the counters of files, and requests beyond the end of a file."""
+"""Ends of files: sizes and times from the trace that the counters lack, and removal of requests beyond the end of a
+file.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -11,10 +13,10 @@ from dlio_hpc.programs.files.file_stats import FileStats, pair
 
 
 def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[list[FileStats], Requests | None]:
-    """Return the files with sizes and times that the trace shows as well, and the requests without the bytes that they
-    cannot have: a read beyond the end of a file has no data. The end is known if the program wrote the whole file. Logs
-    have such reads because libdarshan misses that some files are closed, and counts requests to other files and to
-    pipes with the same descriptor as theirs.
+    """Return the files with the sizes and times that the trace shows, and the requests without impossible bytes: a read
+    beyond the end of a file returns no data. The end of a file is known if the program wrote the whole file. Logs have
+    such reads because libdarshan misses some closes of files, and then counts requests to other files and to pipes that
+    use the same descriptor.
     """
     if requests is None or not len(requests.file):
         return [_counted(file) for file in files], requests
@@ -39,9 +41,9 @@ def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[li
 
 
 def _without_strays(files: Sequence[FileStats], requests: Requests) -> tuple[list[FileStats], Requests]:
-    """Return files and requests without those of other files. A read that begins where all that was written to a file
-    ends, or has more bytes, is none of this file, nor is one that finds an end before. Its descriptor is that of
-    another file, until the file is written from its beginning again.
+    """Return files and requests without requests that went to other files. A read belongs to another file if it begins
+    at the end of all written data, or has more bytes than were written, or finds the end of the file before the end of
+    the written data. The descriptor then refers to another file until the file is written from its beginning again.
     """
     strays = np.zeros(len(requests.file), bool)
     both = set(requests.file[requests.write].tolist()) & set(requests.file[~requests.write].tolist())
@@ -57,7 +59,9 @@ def _without_strays(files: Sequence[FileStats], requests: Requests) -> tuple[lis
 
 
 def _is_stray(requests: Requests, mine: Integers) -> list[bool]:
-    """Return which of the requests to a file are none of this file. mine: their places in the order of time."""
+    """Return a mask of the requests recorded for a file that went to other files. mine: indices of the file's requests,
+    in the order of time.
+    """
     made, end, is_lost = [], 0, False
     columns = (requests.write, requests.offset, requests.length)
     rows = list(zip(*(column[mine].tolist() for column in columns), strict=True))
@@ -74,7 +78,9 @@ def _is_stray(requests: Requests, mine: Integers) -> list[bool]:
 
 
 def _counted_again(files: Sequence[FileStats], requests: Requests, strays: Requests, kept: Requests) -> list[FileStats]:
-    """Return the files with the counters of the requests that are kept. Other files are as before."""
+    """Return the files with counters that are computed again from the requests that are kept. Other files are
+    unchanged.
+    """
     reach, written = _reach(kept, np.ones(len(kept.file), bool)), _reach(kept, kept.write)
     counts = {
         (kind, weighed): np.bincount(
@@ -97,16 +103,16 @@ def _counted_again(files: Sequence[FileStats], requests: Requests, strays: Reque
 
 
 def is_whole(file: FileStats) -> bool:
-    """Return whether the log shows the size of a file because the program wrote all of it, from its first byte on,
-    before it read any.
+    """Return whether the log shows the size of a file. It does if the program wrote the whole file, from its first byte
+    on, before it read any of it.
     """
     is_first = file.written_s is not None and (file.read_s is None or file.written_s[0] < file.read_s[0])
     return is_first and 0 < file.bytes_written == file.written_end
 
 
 def _sized(file: FileStats, reach: int) -> FileStats:
-    """Return the file with its size. reach: bytes to the end of the traced request that reached furthest: some Darshan
-    versions do not count the last byte that was accessed.
+    """Return the file with its size. reach: end of the traced request that reached furthest, in bytes. The counters
+    alone are not enough, because some Darshan versions do not count the last byte that was accessed.
     """
     if not is_whole(file):
         return file._replace(size=max(file.size, reach))
@@ -115,8 +121,8 @@ def _sized(file: FileStats, reach: int) -> FileStats:
 
 
 def _counted(file: FileStats) -> FileStats:
-    """Return a file without trace. Counters do not say how many bytes of its reads were beyond its end; all passes are
-    assumed to reach as far as the one that reached furthest.
+    """Return a file without a trace. Counters do not show how many bytes of its reads were beyond its end. Each pass is
+    assumed to reach as far as the pass that reached furthest.
     """
     made = _sized(file, 0)
     return made._replace(bytes_read=file.bytes_read * made.size // file.size) if made.has_excess else made
@@ -131,7 +137,9 @@ def _reach(requests: Requests, mask: npt.NDArray[np.bool_]) -> Integers:
 
 
 def _spans(requests: Requests, mask: npt.NDArray[np.bool_]) -> Floats:
-    """Return the time of the first and of the last request to each file, shape (2, files); infinite without one."""
+    """Return the time of the first and of the last request to each file, shape (2, files). The times are infinite for a
+    file without requests.
+    """
     span = np.array([np.full(len(requests.paths), np.inf), np.full(len(requests.paths), -np.inf)])
     mask = mask & (requests.length > 0)
     np.minimum.at(span[0], requests.file[mask], requests.start[mask])
@@ -141,7 +149,7 @@ def _spans(requests: Requests, mask: npt.NDArray[np.bool_]) -> Floats:
 
 def _without_excess(files: list[FileStats], requests: Requests, ends: Integers) -> tuple[list[FileStats], Requests]:
     """Return files and requests without the bytes of reads beyond `ends`, the end of each file of the trace. A read of
-    more bytes than the whole file has is none of this file.
+    more bytes than the whole file has went to another file, so none of its bytes count.
     """
     end = ends[requests.file]
     room = np.where(requests.length > end, 0, np.maximum(end - requests.offset, 0))

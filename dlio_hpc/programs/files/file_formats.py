@@ -35,8 +35,8 @@ class LogFormat(NamedTuple):
     streams: whether files are read from front to back through a buffer, so that requests do not show samples. is_image:
     whether each file is one sample, whatever its requests are. index_reads: number of requests that read a node of an
     HDF5 index of chunks. head: size in bytes of the first request to a file whose rest is read in a second request;
-    None if files are read in another way. sample_bytes: size of a sample that the content of a file shows; None if no
-    content was read, or shows none.
+    None if files are read in another way. sample_bytes: size of a sample according to the content of a file; None if it
+    is unknown.
     """
 
     name: DerivedValue
@@ -83,7 +83,7 @@ def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: 
 
 
 class _Fits(NamedTuple):
-    """Marks in a log, and the layouts that may have caused them, the best first."""
+    """Marks in a log, and the layouts that may have caused them, best first."""
 
     logged: LibraryMarks
     ranked: list[LayoutFit]
@@ -117,9 +117,7 @@ def _fits(data: Sequence[FileStats], requests: Requests, by_name: DerivedValue |
 
 
 def _layouts(data: Sequence[FileStats], by_name: DerivedValue | None, ending: str) -> list[Layout]:
-    """Return the formats and modes that the files may have. Of two that agree equally with the log, the first is
-    chosen.
-    """
+    """Return the formats and modes that the files may have. If two agree equally with the log, the first is chosen."""
     if by_name is not None:
         names = [by_name.value]
     elif _is_sharded(data):
@@ -132,7 +130,7 @@ def _layouts(data: Sequence[FileStats], by_name: DerivedValue | None, ending: st
 
 
 def _is_sharded(data: Sequence[FileStats]) -> bool:
-    """Return whether files are numbered as the shards of a set of TFRecord files."""
+    """Return whether files are numbered like the shards of a set of TFRecord files."""
     return sum(_SHARD.search(file.path) is not None for file in data) >= 0.9 * len(data)
 
 
@@ -149,7 +147,7 @@ def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | No
 
 
 def _without_trace(data: Sequence[FileStats], ending: str) -> DerivedValue:
-    """Return the format that the names of files suggest, if there is no trace and no known ending."""
+    """Return the format that the names of files suggest. It is used if there is no trace and no known ending."""
     if _is_sharded(data):
         return DerivedValue("tfrecord", "medium", _sharded(data))
     if ending in _PLAIN:
@@ -180,8 +178,8 @@ def _by_marks(fits: _Fits, data: Sequence[FileStats], ending: str) -> DerivedVal
 
 
 def _compared(logged: LibraryMarks, best: LayoutFit, other: LayoutFit | None) -> str:
-    """Return the evidence for a layout: the mark that speaks most clearly for it and against the other layout, and the
-    agreement of both in all marks.
+    """Return the evidence for a layout: the mark that favours it most over the other layout, and the agreement of both
+    layouts in all marks.
     """
     agrees = f"predicted requests of {best.format} ({best.mode}) agree with the log to {best.agreement:.2f}"
     if other is None:

@@ -107,8 +107,8 @@ def _numbered(text: str) -> str:
 
 
 def _apart(file: FileStats) -> Role:
-    """Return the role of a file, judged by its path and by whether it was read or written. A file that was read and has
-    no other role gets the preliminary role "dataset".
+    """Return the role of a file from its path, and from whether it was read or written. A file that was read and has no
+    other role gets the preliminary role "dataset".
     """
     if not _DATA.search(file.path) or _INSTALLED.search(file.path):
         return Role(file, "library", "program or library, by its path")
@@ -117,13 +117,13 @@ def _apart(file: FileStats) -> Role:
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:
         return _written(file)
     if file.path.endswith(_MESSAGES):
-        return Role(file, "other", "read; its name is that of the messages of a program")
+        return Role(file, "other", "read; its name is that of a program's messages")
     return Role(file, "dataset", "read")
 
 
 def _own(file: FileStats, written: FileStats, is_data: bool) -> Role:
-    """Return the role of a file that the program wrote before it read it. written: the file, with what was written to
-    its former path. is_data: whether such a file may belong to the dataset.
+    """Return the role of a file that the program wrote before it read it. written: the file, with the accesses to its
+    former path. is_data: whether such a file may belong to the dataset.
     """
     first = _apart(file)
     if first.role in ("library", "other"):
@@ -156,7 +156,9 @@ def _written(file: FileStats) -> Role:
 
 
 def _is_state(file: FileStats) -> bool:
-    """Return whether a file has the name of a model or a checkpoint, and does not merely name the latest checkpoint."""
+    """Return whether a file has the name of a model or a checkpoint. A file that merely names the latest checkpoint
+    does not count.
+    """
     least = LEAST_STATE if _TRACKER.search(os.path.basename(file.path)) else _FEW_BYTES
     return is_model(file.path) and file.size >= least
 
@@ -201,16 +203,16 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
 
 
 def _middle(files: list[FileStats]) -> float:
-    """Return the size of the file that holds the median byte, if the files are sorted by size. Small files, however
-    many, hardly change it.
+    """Return the size of the file that holds the median byte if the files are sorted by size. Small files hardly change
+    the result, even if there are many.
     """
     sizes = np.sort([file.size for file in files])
     return float(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
 
 
 def _small(files: list[FileStats], middle: float) -> list[FileStats]:
-    """Return the files that are far smaller than the others. Return none if there are many of them, or if much was read
-    from them. middle: usual size of a file in bytes.
+    """Return the files that are far smaller than the others. Return an empty result if there are many of them, or if
+    many bytes were read from them. middle: usual size of a file in bytes.
     """
     small = [file for file in files if file.size < _UNLIKE * middle]
     read = sum(file.bytes_read for file in small)
@@ -220,7 +222,7 @@ def _small(files: list[FileStats], middle: float) -> list[FileStats]:
 
 def _evaluated(files: list[FileStats]) -> dict[str, str]:
     """Return the paths of the files with evaluation data, each with the word by which it is recognised. Folders that
-    all files share do not count. Return none if these files hold most of the bytes.
+    all files share are ignored. Return an empty result if these files hold most of the bytes.
     """
     folder = os.path.commonpath([os.path.dirname(file.path) for file in files]) if len(files) > 1 else ""
     matches = {file: _EVALUATION.search(file.path[len(folder) :]) for file in files}
@@ -240,8 +242,8 @@ def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
 
 
 def _repeated(roles: list[Role]) -> list[Role]:
-    """Return new roles for the outputs that are checkpoints. An output is a checkpoint in two cases: it was
-    overwritten, or it belongs to a group of files of similar name and size that were written one after the other.
+    """Return the outputs that are checkpoints, with their new roles. An output is a checkpoint if it was overwritten,
+    or if it belongs to a group of files of similar name and size that were written one after the other.
     """
     kinds: dict[str, list[FileStats]] = defaultdict(list)
     for role in roles:
@@ -261,7 +263,9 @@ def _repeated(roles: list[Role]) -> list[Role]:
 
 
 def _in_turn(files: list[FileStats]) -> bool:
-    """Return whether each rank wrote several of the files, one after the other. Ranks may write at the same time."""
+    """Return whether each rank wrote several of the files one after the other. Different ranks may write at the same
+    time.
+    """
     spans: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for file in files:
         if file.written_s is not None:

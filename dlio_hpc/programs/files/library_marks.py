@@ -1,5 +1,5 @@
-"""Marks of a library: requests that it makes besides those for samples, when it opens a file, reads through a buffer or
-reaches the end of a file. They are predicted for each library and compared with those in a log.
+"""Marks of a library: requests other than those for samples, which the library makes when it opens a file, reads
+through a buffer or reaches the end of a file. The marks of each library are predicted and compared with those in a log.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ PHRASES = {
 
 class LibraryMarks(NamedTuple):
     """Shares of the files that show each mark. PHRASES describes them. A request at the end of a file returns no bytes.
-    head: size in bytes of the first request to the files that are `headed`.
+    head: size in bytes of the first request to the files that have the mark `headed`.
     """
 
     zip_ends: float
@@ -93,9 +93,9 @@ def _is_block(offset: Integers, length: Integers, size: Integers) -> Mask:
 
 
 def visit(layout: Layout, size: int, request: int, head: int = 0) -> Pieces:
-    """Return the requests, as offset and length, of a reader that reads a file from its beginning to its end. layout:
-    format and mode. size: size of the file in bytes. request: size of the requests for samples, which counts only if
-    the library does not choose another. head: size of the first request of a library that looks at the head of a file.
+    """Return the requests of a reader that reads a file from its beginning to its end, as offset and length. layout:
+    format and mode. size: size of the file in bytes. request: size of the requests for samples; ignored if the library
+    chooses the size. head: size of the first request of a library that inspects the beginning of a file.
     """
     read = _LIBRARIES.get(layout)
     if read is not None:
@@ -106,7 +106,9 @@ def visit(layout: Layout, size: int, request: int, head: int = 0) -> Pieces:
 
 
 def _pieces(begin: int, end: int, request: int) -> Pieces:
-    """Return requests from `begin` to `end`; of many, only the first and the last ones, which are enough for marks."""
+    """Return the requests from `begin` to `end`. If there are many, return only the first and the last ones, which
+    suffice to show marks.
+    """
     starts = range(begin, end, max(request, 1))
     kept = starts if len(starts) <= 2 * _MANY else [*starts[:_MANY], *starts[-_MANY:]]
     return [(at, min(request, end - at)) for at in kept]
@@ -122,8 +124,8 @@ def _whole(size: int, head: int) -> Pieces:
 
 
 def _archive(size: int) -> Pieces:
-    """Return the requests of numpy.load for an archive of one array, through the buffer of a Python file. numpy asks
-    for 256 KiB at a time. Python reads whole blocks of them directly, and the rest through its buffer.
+    """Return the requests of numpy.load for an archive of one array, through the buffer of a Python file. numpy reads
+    256 KiB at a time. Python reads whole blocks directly, and the rest through its buffer.
     """
     directory = max(size - _ZIP_END - _ENTRY, 0)
     opening = [(0, PYTHON_BUFFER), (size - _ZIP_END, _ZIP_END), (size, 0), (size - _ZIP_ENDS, _ZIP_ENDS)]
@@ -149,8 +151,8 @@ _LIBRARIES: dict[Layout, Callable[[int], Pieces]] = {
 
 
 def ranked(layouts: Sequence[Layout], logged: LibraryMarks, size: int, reach: int, request: int) -> list[LayoutFit]:
-    """Return the layouts, the one whose predicted marks agree best with those in the log first. Of two that agree
-    equally, the first stays first. size: usual size of a file in bytes. reach: bytes of it up to the last one that is
+    """Return the layouts, sorted by the agreement of their predicted marks with those in the log, best first. Layouts
+    that agree equally keep their order. size: usual size of a file in bytes. reach: bytes up to the last byte that is
     read. request: usual size of a request.
     """
     fits = [_fit(layout, logged, size, reach, request) for layout in layouts]

@@ -1,6 +1,6 @@
 """Files that a program wrote itself before it read them: copies of a dataset on a local disk, caches, and files that it
-wrote under another name. They are neither a dataset, which exists before the program starts, nor checkpoints, unless
-their names are those of a model.
+wrote under another name. They are not a dataset, because a dataset exists before the program starts. They are
+checkpoints only if their names are those of a model.
 """
 
 import os
@@ -21,8 +21,8 @@ _TEMPORARY = re.compile(r"[._-](?:tmp|temp|part|partial|incomplete)", re.IGNOREC
 
 
 def of(files: Sequence[FileStats]) -> dict[str, FileStats]:
-    """Return by path each file that the program wrote before it read it, with the bytes and times of writes to its
-    former path, and each former path of such a file.
+    """Return the files that the program wrote before it read them, and the former paths of these files, as a dict by
+    path. Bytes and times of writes to a former path are included.
     """
     by_path = {file.path: file for file in files}
     sources = {file.path: file.renamed_from for file in files if file.renamed_from}
@@ -39,9 +39,9 @@ def of(files: Sequence[FileStats]) -> dict[str, FileStats]:
 
 
 def _by_names(files: Mapping[str, FileStats]) -> dict[str, str]:
-    """Return the former path of each file that was read, but not written, and of which as many bytes were written under
-    a temporary name. If no file has the rest of that name, it is the only file of this size that was read later:
-    TensorFlow writes DIR/cache_0.data.tempstate4356, and reads DIR/cache.data.
+    """Return the former path of each file that was read but not written, if as many bytes were written under a
+    temporary name. The file has the temporary name without its suffix, or it is the only file of this size that was
+    read later. Example: TensorFlow writes DIR/cache_0.data.tempstate4356 and reads DIR/cache.data.
     """
     sources = {}
     read = [file for file in files.values() if file.bytes_read and not file.bytes_written]
@@ -55,7 +55,9 @@ def _by_names(files: Mapping[str, FileStats]) -> dict[str, str]:
 
 
 def _later(read: Sequence[FileStats], written: FileStats) -> FileStats | None:
-    """Return the only file in the folder of a temporary file that has its size and was read after it was written."""
+    """Return the only file in the folder of a temporary file that has the same size and was read after the temporary
+    file was written.
+    """
     folder, end = os.path.dirname(written.path), written.written_s
     same = [
         file for file in read
@@ -66,7 +68,7 @@ def _later(read: Sequence[FileStats], written: FileStats) -> FileStats | None:
 
 
 def _as_written(file: FileStats, source: FileStats | None) -> FileStats:
-    """Return a file with what was written to it under its former path. source: accesses to that path."""
+    """Return a file with the writes to its former path. source: accesses to the former path."""
     if source is None or file.bytes_written or not source.bytes_written:
         return file
     return file._replace(bytes_written=source.bytes_written, written_s=source.written_s, written_end=source.written_end)

@@ -14,10 +14,10 @@ from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]
 
-# Shorter pauses do not separate steps. They lie between two calls of a loop, or are waits for a page.
+# Shorter pauses do not separate steps. They are between two calls of a loop, or are waits for a page.
 _LEAST_S = 0.5e-3
 _FEW, _SHARE, _APART = 5, 0.25, 4.0
-# Smallest ratio of two successive pauses, sorted by length, between which the limit may lie. Bytes of two bursts that
+# Smallest ratio of two successive pauses, sorted by length, between which the limit may be. Bytes of two bursts that
 # differ by less than _EVEN are equal. A limit that divides the pauses less clearly than _CLEAR is no limit.
 _GAP, _EVEN, _CLEAR = 1.05, 0.02, 0.25
 # Number of batches that a worker of PyTorch's DataLoader reads ahead by default. Workers read more in their first burst
@@ -91,9 +91,9 @@ def span(reads: Reads, mine: Integers) -> Floats:
 
 
 def _limit(reads: Reads, readers: list[Integers], spans: list[Floats]) -> float | None:
-    """Return a limit in seconds: longer pauses are between steps, shorter pauses are within a step. Return None if
-    there is no such limit. Three things make a good limit: pauses above it are far longer than those below it, pauses
-    above it are alike, and the bursts that it separates have the same number of bytes, as steps have.
+    """Return a limit in seconds that separates pauses between steps (longer) from pauses within a step (shorter).
+    Return None if there is no such limit. A good limit meets three conditions: pauses above it are far longer than
+    those below it, pauses above it are similar, and the bursts that it separates have similar numbers of bytes.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
@@ -113,8 +113,8 @@ def _limit(reads: Reads, readers: list[Integers], spans: list[Floats]) -> float 
 
 
 def _clearness(pauses: Floats, at: int) -> float:
-    """Return how clearly the pauses divide into those before index `at` and the others, from 0 to 1. A few extreme
-    pauses on each side are ignored. pauses: in ascending order.
+    """Return how clearly index `at` separates short pauses from long ones, from 0 to 1. A few extreme pauses on each
+    side are ignored. pauses: in ascending order.
     """
     rim = (len(pauses) - 1 - at) // 10
     low, high = pauses[at + rim], pauses[len(pauses) - 1 - rim]
@@ -123,9 +123,9 @@ def _clearness(pauses: Floats, at: int) -> float:
 
 
 def _evenness(reads: Reads, readers: list[Integers], spans: list[Floats], limit: float) -> float:
-    """Return the share of the bursts that are alike in bytes, or in the number of visits to files, whichever is larger.
-    Steps that read files of varying size are alike in the second. The first and the last burst of each reader do not
-    count: the first also reads what is read ahead, and the last reads what is left.
+    """Return the share of the bursts that have similar numbers of bytes, or similar numbers of visits to files,
+    whichever share is larger. Steps that read files of varying size are similar in the number of visits. The first and
+    the last burst of each reader are ignored: the first also reads ahead, and the last reads the remainder.
     """
     starts = np.concatenate(([True], np.diff(reads.file) != 0))
     shares = [0.0]
@@ -198,8 +198,8 @@ def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
 
 
 def _ahead(steps: DetectedSteps, is_ahead: bool) -> DerivedValue:
-    """Return `reader.prefetch`. The first burst reads all batches that are read ahead. If the rank itself reads,
-    without worker processes, the first burst also reads the batch that is used at once.
+    """Return `reader.prefetch`. The first burst reads all batches that are read ahead. If the rank reads without worker
+    processes, the first burst also reads the batch of the first step.
     """
     times = f"{steps.first:.1f} times"
     if not is_ahead:

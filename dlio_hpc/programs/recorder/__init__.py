@@ -1,5 +1,5 @@
-"""Recorder of Python programs: what a program asks its libraries for, one small file a process.
+"""Recorder of Python programs. It records what a program asks its libraries for, in one small file per process.
 
-The recorder runs inside programs that are not ours. It uses the standard library alone, imports nothing of dlio-hpc,
-runs in Python 3.8 and newer, and works from a copy of this folder. `start/` is the entry for PYTHONPATH.
+The recorder runs inside programs that are not part of dlio-hpc. It uses only the standard library, imports nothing of
+dlio-hpc, runs in Python 3.8 and newer, and works from a copy of this folder. PYTHONPATH contains the folder `start/`.
 """

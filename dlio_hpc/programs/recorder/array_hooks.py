@@ -10,8 +10,8 @@ from .hooks import Context, amount, argument, recorded, wrap
 
 
 def numpy(context: Context, module: ModuleType) -> None:
-    """Record files of arrays that are read and mapped. Functions that write are left alone, because classes of arrays
-    may register their own versions of them (NEP 18); Python's open() shows the files.
+    """Record files of arrays that are read and mapped. Functions that write are not wrapped, because array classes may
+    register their own versions of them (NEP 18). Python's open() shows the files that they write.
     """
 
     def noted(name: str, key: str) -> Any:
@@ -34,7 +34,7 @@ def numpy(context: Context, module: ModuleType) -> None:
 
 
 def _archives(context: Context, module: ModuleType) -> None:
-    """Record the arrays of .npz files, which are read when they are asked for."""
+    """Record the arrays of .npz files. NumPy reads an array when the program asks for it."""
 
     def taken(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         size, length = amount(result)
@@ -43,7 +43,7 @@ def _archives(context: Context, module: ModuleType) -> None:
         context.recording.add("read", "numpy.npz", round(seconds, 7), number, size, length, member)
 
     def position(archive: Any, name: Any) -> "list[Any] | None":
-        """Return the position of an array in its archive, in the form of a place."""
+        """Return the position of an array in its archive, in the form of the place of a read."""
         names = getattr(archive, "files", None)
         if type(name) is not str or type(names) is not list:
             return None
@@ -54,7 +54,7 @@ def _archives(context: Context, module: ModuleType) -> None:
 
 
 def _maps(context: Context, module: ModuleType) -> None:
-    """Record memory maps. What a program reads through them causes no call that could be recorded."""
+    """Record memory maps. Reads through a map are not calls, so they cannot be recorded."""
 
     def mapped(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         target = argument(arguments, keys, 1, "filename")
@@ -64,7 +64,7 @@ def _maps(context: Context, module: ModuleType) -> None:
 
 
 def hdf5(context: Context, module: ModuleType) -> None:
-    """Record the parts of HDF5 datasets that are read and written, and the layout of each dataset once."""
+    """Record the parts of HDF5 datasets that are read and written. The layout of each dataset is recorded once."""
     known: dict[int, tuple[Any, int | None, int]] = {}
     arrays: dict[tuple[str, str], int] = {}
 
@@ -114,7 +114,9 @@ def hdf5(context: Context, module: ModuleType) -> None:
 
 
 def _first(selection: Any) -> list[int | None]:
-    """Return the first and the number of selected rows, as far as the selection says so without a look at the data."""
+    """Return the index of the first selected row and the number of rows, if the selection shows them without access to
+    the data.
+    """
     part = selection[0] if isinstance(selection, tuple) and selection else selection
     if isinstance(part, slice):
         return [part.start, None if part.start is None or part.stop is None else part.stop - part.start]

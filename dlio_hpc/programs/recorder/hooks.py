@@ -1,4 +1,4 @@
-"""Functions of libraries that are recorded: wrapped when their module is imported, and never before."""
+"""Functions of libraries that are recorded. A function is wrapped when its module is imported, never earlier."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ TABLE = {
 
 
 class Context(NamedTuple):
-    """What a hook needs. recording: of this process. name: function that returns a path as it is stored. label:
-    function that returns the name of a class or function as it is stored.
+    """Context of a hook. recording: recording of this process. name: function that returns a path in its recorded form.
+    label: function that returns the name of a class or function in its recorded form.
     """
 
     recording: EventWriter
@@ -66,7 +66,7 @@ class Context(NamedTuple):
     label: Callable[[str], str]
 
     def file(self, path: Any) -> int | None:
-        """Return the number of the file of a path or a stream, or None for what is neither."""
+        """Return the number of the file that a path or a stream refers to, or None for other objects."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             path = getattr(_innermost(path), "name", None)
         if not isinstance(path, (str, bytes, os.PathLike)):
@@ -87,7 +87,9 @@ _WITHIN = {
 
 
 def _innermost(stream: Any) -> Any:
-    """Return the file that a stream leads to, or None: a member of an archive has the name of a file, too."""
+    """Return the file that a stream leads to, or None. The name of a stream is not enough, because a member of an
+    archive has the name of a file, too.
+    """
     while (type(stream).__module__, type(stream).__name__) in _WITHIN:
         stream = getattr(stream, _WITHIN[type(stream).__module__, type(stream).__name__])
     return stream if (type(stream).__module__, type(stream).__name__) == ("_io", "FileIO") else None
@@ -116,7 +118,9 @@ def _hook(context: Context, module: str, function: str, library: ModuleType) -> 
 
 
 def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
-    """Call `action` with the module `name` after it was imported, at once if it was already."""
+    """Call `action` with the module `name` after the module is imported. Call it immediately if the module is already
+    imported.
+    """
     module = sys.modules.get(name)
     if module is not None:
         action(module)
@@ -125,7 +129,9 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finder that finds nothing by itself, but calls the actions for a module when another finder's loader has run."""
+    """Import finder that finds no module itself. After the loader of another finder has run, it calls the actions for
+    the module.
+    """
 
     def __init__(self) -> None:
         self._names = threading.local()
@@ -153,7 +159,7 @@ def _found(name: str, path: Sequence[str] | None, target: ModuleType | None, own
 
 
 def _act_after(spec: ModuleSpec, name: str) -> None:
-    """Let the loader of a module call its actions after the module's code has run."""
+    """Make the loader of a module call the module's actions after the module's code has run."""
     loader: Any = spec.loader
     run = loader.exec_module
 
@@ -172,7 +178,7 @@ def _act_after(spec: ModuleSpec, name: str) -> None:
 
 
 class _Wrapped(Loader):
-    """Loader whose exec_module is replaced. Everything else is the loader's own."""
+    """Loader with another exec_module. All other attributes are those of the original loader."""
 
     def __init__(self, loader: Any, exec_module: Callable[[ModuleType], None]) -> None:
         self._loader = loader
@@ -195,8 +201,8 @@ Noted = Callable[[float, Any, Any, Any], None]
 
 
 def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: bool = False) -> None:
-    """Replace a function of a module or class by recorded() of it, and in the module that defines it, by which pickle
-    finds it. A name that the owner lacks is left alone.
+    """Replace a function of a module or class by its recorded() version. Also replace it in the module that defines it,
+    where pickle looks it up. Do nothing if the owner has no such function.
     """
     function = getattr(owner, name, None)
     if function is None or hasattr(function, "_is_recorded"):
@@ -209,9 +215,9 @@ def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: boo
 
 
 def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = False) -> Any:
-    """Return a function that calls `function`, and then `note` with its seconds, its arguments by place and by name,
-    and its result. A call that raises is not noted, and its exception goes on unchanged. is_outermost: whether calls
-    within another such call are left out.
+    """Return a function that calls `function`, and then `note` with the seconds of the call, its positional and keyword
+    arguments, and its result. If the call raises an exception, `note` is not called, and the exception is passed on
+    unchanged. is_outermost: whether calls within another such call are not recorded.
     """
 
     @functools.wraps(function)
@@ -238,7 +244,7 @@ def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = 
 
 
 def _sign(function: Any) -> None:
-    """Give a wrapper the signature of what it wraps. inspect.getfullargspec() does not look for it by itself."""
+    """Give a wrapper the signature of the wrapped function. inspect.getfullargspec() does not follow __wrapped__."""
     if "inspect" in sys.modules:  # which takes some time to import
         try:
             function.__signature__ = sys.modules["inspect"].signature(function)
@@ -247,17 +253,17 @@ def _sign(function: Any) -> None:
 
 
 def unseen_by_warnings(function: Any) -> Any:
-    """Return a function whose frames Python skips when it looks for the caller that a warning is about. It skips the
-    frames of files with such a name.
+    """Return a function whose frames Python skips when it looks for the caller that a warning refers to. Python skips
+    frames of files with certain names.
     """
     function.__code__ = function.__code__.replace(co_filename=function.__code__.co_filename + _SKIPPED)
     return function
 
 
 def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order: Callable[[Any], Any]) -> None:
-    """Let the __next__ of a loader's iterator record each batch with the time that the program waited for it, and the
-    end of the pass. number: function that returns the number of an iterator's loader, or None if it is unknown. order:
-    function that returns the order of the samples of its pass, or None.
+    """Wrap the __next__ of a loader's iterator. It records each batch with the time that the program waited for it, and
+    the end of the pass. number: function that returns the number of an iterator's loader, or None if it is unknown.
+    order: function that returns the order of the samples of its pass, or None.
     """
     following, recording = owner.__next__, context.recording
 
@@ -286,12 +292,14 @@ def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order:
 
 
 def argument(arguments: tuple[Any, ...], keys: dict[str, Any], place: int, name: str, default: Any = None) -> Any:
-    """Return an argument of a call that is given by place or by name."""
+    """Return an argument of a call, which may be positional or a keyword argument."""
     return arguments[place] if len(arguments) > place else keys.get(name, default)
 
 
 def transfer(context: Context, library: str, kind: str, place: int, key: str) -> Noted:
-    """Return what notes a state that is saved or restored through a path or a stream, which is argument `place`."""
+    """Return a function that records a state that is saved or restored. Argument `place` is the path or the stream of
+    the state.
+    """
 
     def noted(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         target = argument(arguments, keys, place, key)
@@ -312,9 +320,9 @@ _ARRAYS = frozenset({"ndarray", "Tensor"})
 
 
 def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
-    """Return the bytes of all arrays in `value`, and the length of the first axis of the first one; None without an
-    array. Lists, tuples, dicts and the attributes of objects are followed, at most `room` values of them. Objects of
-    the program itself are asked for nothing, because their answer may change them.
+    """Return the bytes of all arrays in `value`, and the length of the first axis of the first array; None if there is
+    no array. Lists, tuples, dicts and the attributes of objects are searched, up to `room` values. No code of the
+    program's own objects is called, because a call may change them.
     """
     total, length, rest = 0, None, [value]
     while rest and room:
@@ -336,7 +344,7 @@ def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object itself, without a call of its own functions."""
+    """Return the attributes of an object without calling any of its functions."""
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:
@@ -345,7 +353,7 @@ def attributes(value: Any) -> dict[str, Any]:
 
 
 def _nbytes(value: Any) -> tuple[int | None, Any]:
-    """Return the bytes of an array, a tensor, or bytes, and its shape; None for other values."""
+    """Return the size in bytes and the shape of an array, a tensor or a bytes object; None for other values."""
     if type(value) in (bytes, bytearray):
         return len(value), None
     kinds = type(value).__mro__
@@ -364,7 +372,9 @@ def _nbytes(value: Any) -> tuple[int | None, Any]:
 
 
 def asked(value: Any, name: str) -> Any:
-    """Return an attribute of an object of the program or of a library, or None if it has none, or raises."""
+    """Return an attribute of an object of the program or of a library. Return None if the object has no such attribute,
+    or if reading it raises an exception.
+    """
     try:
         return getattr(value, name, None)
     except Exception as fault:

@@ -20,7 +20,7 @@ _EVENTS = {
 
 
 def callbacks(context: Context, module: ModuleType) -> None:
-    """Record what Keras tells its callbacks."""
+    """Record the calls that Keras makes to its callbacks."""
     for name, kind in _EVENTS.items():
         wrap(context, module.CallbackList, name, _noted(context, kind))
 
@@ -34,7 +34,7 @@ def _noted(context: Context, kind: str) -> Any:
 
 
 def trainer(context: Context, module: ModuleType) -> None:
-    """Record what fit is given, before it runs."""
+    """Record the arguments of fit before it runs."""
     for name in ("TensorFlowTrainer", "TorchTrainer", "JAXTrainer"):
         owner = getattr(module, name, None)
         if owner is not None:
@@ -63,7 +63,9 @@ def _fit(context: Context, function: Any) -> Any:
 
 
 def optimizers(context: Context, module: ModuleType) -> None:
-    """Record the steps that a program makes by itself; inside fit, Keras compiles them into a function."""
+    """Record the steps that a program makes without fit. Inside fit, Keras compiles the steps into a function, where
+    they cannot be recorded.
+    """
 
     def stepped(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         context.recording.add("step", context.label(type(arguments[0]).__name__))

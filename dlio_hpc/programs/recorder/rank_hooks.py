@@ -1,4 +1,4 @@
-"""Hooks that tell which rank a process is: mpi4py, Horovod."""
+"""Hooks that record the rank of a process: mpi4py, Horovod."""
 
 from __future__ import annotations
 

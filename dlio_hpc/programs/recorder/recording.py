@@ -1,9 +1,8 @@
-"""File of a recorded process: a JSON array a line, first the process, then events.
+"""File of a recorded process: one JSON array per line. The first line describes the process, and the others are events.
 
 An event is [seconds since the start of the process, kind, values...]. Events are kept in memory for at most half a
-second after the event before, and are then appended to the file, so that a killed process loses half a second at most.
-A file of _ROOM bytes takes no more events that are frequent: these are counted, and the counts are written at times
-that double.
+second and then appended to the file, so a killed process loses at most half a second. If the file reaches _ROOM bytes,
+frequent events are only counted. The counts are written at intervals that double.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _SIZED = 256
 _LATE_S, _MANY = 0.5, 256
 # Kinds of events that happen for each step, batch, file or call.
 FREQUENT = frozenset({"batch", "step", "fetch", "read", "write", "open", "file", "train_batch", "test_batch"})
-# Kinds of events after which the kernel's counts of bytes are written at once: between two of them lies a pass.
+# Kinds of events after which the kernel's counts of bytes are written immediately. A pass is between two of them.
 _COUNTED = frozenset({"pass", "end_of_pass", "worker", "fetcher", "epoch_begin", "epoch_end", "test_begin"})
-# Version of the format, and folder of a recording in which the files of its processes lie.
+# Version of the format, and folder of a recording that contains the files of its processes.
 VERSION, PROCESSES = 1, "processes"
 # Folder of the recorder, and beginnings of the names of files of Python's own library.
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -46,8 +45,8 @@ clock, _open = time.monotonic, open
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, if it is still that of the start of the process: a program may close it, and open a file
-    of its own that gets its number.
+    """Write a line to stderr, if stderr is still the file of the start of the process. A program may close it and open
+    another file with the same number.
     """
     try:
         if _identity() != _STDERR:
@@ -59,8 +58,9 @@ def say(text: str) -> None:
 
 
 def is_of_program(fault: BaseException) -> bool:
-    """Return whether `fault` is meant for the program: a signal may arrive while the recorder works, and another thread
-    may send an exception. What an object of the program raises when the recorder asks it is a fault of the recorder.
+    """Return whether the exception `fault` is meant for the program. A signal may arrive while the recorder works, and
+    another thread may send an exception. An exception that an object of the program raises when the recorder reads it
+    is a fault of the recorder.
     """
     place, frame = fault.__traceback__, None
     while place is not None:
@@ -75,7 +75,9 @@ def is_of_program(fault: BaseException) -> bool:
 
 
 def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
-    """Return whether a frame is that of a handler of signals, or of a tracer: Python gives it the one it interrupts."""
+    """Return whether a frame is that of a signal handler or of a tracer. Python passes the interrupted frame to these
+    functions.
+    """
     for value in frame.f_locals.values():
         if any(part is interrupted for part in (value if type(value) is tuple else [value])):
             return True
@@ -83,20 +85,20 @@ def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
 
 
 def _is_known(kind: type) -> bool:
-    """Return whether Python, or a library that is recorded, defines a class of exceptions."""
+    """Return whether Python or a recorded library defines an exception class."""
     name = kind.__module__
     file = getattr(sys.modules.get(name), "__file__", None) or ""
     return name in sys.builtin_module_names or _is_python(file) or name.partition(".")[0] in _LIBRARIES
 
 
 def _is_python(file: str) -> bool:
-    """Return whether a file is one of Python's own library."""
+    """Return whether a file belongs to Python's own library."""
     return file.startswith(_PYTHON) and "-packages" not in file
 
 
 def _described(fault: BaseException) -> str:
-    """Return the type of a fault, and the line of the recorder. Its text may hold content of the program, and so may
-    the name of a type that the program defines.
+    """Return the type of a fault and the line of the recorder. The text of the fault is not returned, because it may
+    contain data of the program. The name of a type that the program defines may contain such data as well.
     """
     place, line = fault.__traceback__, ""
     while place is not None:
@@ -120,13 +122,13 @@ def _moved() -> tuple[int, int] | None:
 
 
 def _largest() -> float:
-    """Return the largest size of a file that this process may write. A larger file ends the process by a signal."""
+    """Return the maximum size of a file that this process may write. A larger file ends the process by a signal."""
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     return math.inf if limit == resource.RLIM_INFINITY else limit
 
 
 def _identity() -> tuple[int, int] | None:
-    """Return device and inode of the file that stderr leads to, or None without one."""
+    """Return the device and the inode of the file that stderr refers to, or None if there is no stderr."""
     try:
         facts = os.fstat(2)
     except OSError:
@@ -138,9 +140,10 @@ _STDERR = _identity()
 
 
 class EventWriter:
-    """Recording of this process. folder: of all processes. host: name of the node as it is stored. process: function
-    that describes the process, given the time of its start. A child that is forked begins a file of its own. Faults of
-    the recorder are written as events. A file system that takes no events ends the recording with a line on stderr.
+    """Recording of this process. folder: folder of the recordings of all processes. host: name of the node in its
+    recorded form. process: function that describes the process, given the time of its start. A forked child starts its
+    own file. Faults of the recorder are written as events. If the file system does not accept an event, the recording
+    ends with a line on stderr.
     """
 
     def __init__(self, folder: str, host: str, process: Any) -> None:
@@ -164,7 +167,7 @@ class EventWriter:
         self._start = self._flushed = clock()
 
     def add(self, kind: str, *values: Any) -> None:
-        """Add an event that happens now."""
+        """Add an event with the current time."""
         if self._is_over:
             return
         now = clock()
@@ -176,10 +179,10 @@ class EventWriter:
             self.flush()
 
     def file(self, path: str, name: str, is_written: bool = False) -> int | None:
-        """Return the number of a file in this recording. name: path as it is stored, which is written once. The size is
-        stored for the first files that are read, when they are first named, and for the first files that are written,
-        at the end of the process: a look at each of a million files would load the file system's metadata server. A
-        recording that is full has no number for a further file.
+        """Return the number of a file in this recording. name: path in its recorded form, which is written once. Sizes
+        are stored only for the first files, because a stat of each of a million files would load the file system's
+        metadata server. The size of a file that is read is stored when the file is first named, and the size of a file
+        that is written at the end of the process. A full recording assigns no numbers to further files.
         """
         number = self._files.get(name)
         if number is None and self._bytes >= _ROOM:
@@ -194,13 +197,13 @@ class EventWriter:
         return number
 
     def fault(self, place: str, fault: BaseException) -> None:
-        """Note a fault of the recorder itself, once for each place. Raise it if it is the program's."""
+        """Record a fault of the recorder, once for each place. If the exception is meant for the program, raise it."""
         if is_of_program(fault):
             raise fault
         self.add_once("fault", place, _described(fault))
 
     def add_once(self, kind: str, place: str, text: str) -> None:
-        """Add an event that is added once for each place."""
+        """Add an event, but only once for each place."""
         if place not in self._faults:
             self._faults.add(place)
             self.add(kind, place, text)
@@ -221,7 +224,7 @@ class EventWriter:
             self._counts = {}
 
     def end(self) -> None:
-        """Write what is left. Called when the process ends by itself; nothing is recorded afterwards."""
+        """Write the remaining events. It is called when the process ends by itself. Nothing is recorded afterwards."""
         if not self._is_over:
             for number, path in self._written.items():
                 if isfile(path):
@@ -232,8 +235,8 @@ class EventWriter:
             self._is_over = True
 
     def flush(self) -> None:
-        """Append all events to the file. A thread that finds another one writing leaves its events to it. An exception
-        of the program may arrive after each call: what is taken before one is given back without a further one.
+        """Append all events to the file. If another thread is writing, leave the events to that thread. An exception
+        for the program may arrive after any call, so events that are taken are put back without a further call.
         """
         if self._is_over:
             return

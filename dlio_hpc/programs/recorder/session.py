@@ -56,8 +56,8 @@ def start() -> None:
 
 
 class Names:
-    """Names as they are stored. is_anonymous: names, and each part of a path but the ending of the
-    last one, are replaced by a hash.
+    """Path and object names in their recorded form. is_anonymous: whether names are replaced by hashes. In a path, each
+    part is replaced separately, and the extension is kept.
     """
 
     def __init__(self, is_anonymous: bool) -> None:
@@ -65,7 +65,9 @@ class Names:
         self._salt = os.environ.get(ANONYMOUS, "").encode()
 
     def of_path(self, path: Any) -> str:
-        """Return the absolute path as it is stored. Raise TypeError for what is no path, such as a stream."""
+        """Return an absolute path in its recorded form. Raise TypeError for an object that is not a path, such as a
+        stream.
+        """
         text = os.path.abspath(os.fsdecode(path)).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
         if not self.is_anonymous:
             return text
@@ -73,7 +75,7 @@ class Names:
         return "/".join(self._hidden(part, place == len(parts)) for place, part in enumerate(parts, 1))
 
     def label(self, name: str) -> str:
-        """Return a name of a node, a program, a class or a function as it is stored."""
+        """Return the name of a node, a program, a class or a function in its recorded form."""
         return self._hash(name) if self.is_anonymous else name
 
     def _hidden(self, part: str, is_last: bool) -> str:
@@ -85,7 +87,9 @@ class Names:
 
 
 def _process(begun: float, names: Names, script: str) -> dict[str, Any]:
-    """Describe the process. No argument but the script, and no variable but those of ranks and jobs is stored."""
+    """Describe the process. Of its arguments only the script is recorded, and of its variables only those of ranks and
+    jobs.
+    """
     return {
         "format": "dlio-hpc recording",
         "version": VERSION,
@@ -133,7 +137,7 @@ def _of_launcher() -> list[Any] | None:
 
 
 def _watch(recording: EventWriter, names: Names, folder: str) -> None:
-    """Record the files of data that Python opens, and the processes that it starts, by an audit hook."""
+    """Record the data files that Python opens, and the processes that it starts. Use an audit hook."""
     busy = threading.local()
     actions = {"open": _opened(recording, names, folder), "subprocess.Popen": _started(recording, names)}
 
@@ -183,13 +187,13 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a file exists. Nothing but its name is looked up, which an open does, too."""
+    """Return whether a file exists. Only its name is looked up, which an open does as well."""
     return _access(path, os.F_OK)
 
 
 def _started(recording: EventWriter, names: Names) -> Callable[..., None]:
     def started(executable: Any, arguments: Any, folder: Any, environment: Any) -> None:
-        """Record the start of a process, and whether its environment lets the recorder follow."""
+        """Record the start of a process, and whether the environment of the process enables the recorder."""
         is_followed = environment is None or any(os.fsdecode(name) == FOLDER for name in environment)
         name = names.label(os.path.basename(os.fsdecode(executable or "")))
         recording.add("child", name, int(is_followed))
@@ -198,7 +202,9 @@ def _started(recording: EventWriter, names: Names) -> Callable[..., None]:
 
 
 def _end_of_children(recording: EventWriter) -> None:
-    """Write what is left when a process of multiprocessing ends, which runs no exit functions."""
+    """Write the remaining events at the end of a process of multiprocessing. Such a process does not run exit
+    functions.
+    """
 
     def imported(module: Any) -> None:
         module.register_after_fork(recording, lambda _: module.Finalize(None, recording.end, exitpriority=-1000))

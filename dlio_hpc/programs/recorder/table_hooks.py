@@ -49,19 +49,21 @@ def pandas(context: Context, module: ModuleType) -> None:
 
 
 def _seem_of(module: ModuleType, function: Any) -> None:
-    """Let frames of a wrapper seem to be of pandas, which looks for the first other frame when it warns."""
+    """Make frames of a wrapper look like frames of pandas. When pandas warns, it looks for the first frame that is not
+    its own.
+    """
     name = os.path.join(os.path.dirname(str(module.__file__)), "dlio_recorder.py")
     function.__code__ = function.__code__.replace(co_filename=name)
 
 
 def _is_text(source: Any) -> bool:
-    """Return whether a text is itself what pandas reads, as its older versions do, and no path or address."""
+    """Return whether a string is text for pandas to parse, which its older versions accept, and not a path or URL."""
     return isinstance(source, str) and source.lstrip()[:1] in ("{", "[") and not os.path.exists(source)
 
 
 def _table(table: Any) -> tuple[int | None, int | None]:
-    """Return the bytes of a table, with eight for each value, and its rows. An object that a program has pickled is not
-    asked.
+    """Return the bytes of a table, assuming eight per value, and its number of rows. Objects that a program has
+    unpickled are not examined.
     """
     is_table = any(kind.__module__.startswith("pandas.") for kind in type(table).__mro__)
     shape = getattr(table, "shape", None) if is_table else None
@@ -99,7 +101,7 @@ def parquet(context: Context, module: ModuleType) -> None:
 
 
 def arrow_datasets(context: Context, module: ModuleType) -> None:
-    """Record datasets of pyarrow. Their reads are made by its own threads, and are not recorded."""
+    """Record datasets of pyarrow. pyarrow's own threads make the reads, which are not recorded."""
 
     def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         for path in list(getattr(result, "files", []))[:100_000]:
@@ -110,7 +112,9 @@ def arrow_datasets(context: Context, module: ModuleType) -> None:
 
 
 def lmdb(context: Context, module: ModuleType) -> None:
-    """Record environments of LMDB. Values are read through a memory map, without a call that could be recorded."""
+    """Record LMDB environments. Values are read through a memory map, so these reads are not calls and cannot be
+    recorded.
+    """
 
     def opened(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         path = argument(arguments, keys, 0, "path")
@@ -123,7 +127,9 @@ def lmdb(context: Context, module: ModuleType) -> None:
 
 
 def webdataset(context: Context, module: ModuleType) -> None:
-    """Record the settings of WebDataset pipelines. Python itself opens the archives, so they are recorded as files."""
+    """Record the settings of WebDataset pipelines. The archives are recorded as files, because Python itself opens
+    them.
+    """
 
     def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         settings = {key: value for key, value in keys.items() if isinstance(value, (bool, int, float))}

@@ -59,7 +59,9 @@ def _stage(context: Context, dataset: Any, before: int | None, name: str, given:
 
 
 def _value(value: Any) -> Any:
-    """Return a setting as it is stored: whole numbers and truth values, sizes of other things, no content."""
+    """Return a setting in its recorded form: whole numbers and truth values as they are, and only the size of other
+    values.
+    """
     if value is None or isinstance(value, (bool, int)):
         return value
     if callable(value):
@@ -96,8 +98,8 @@ def _reader(context: Context, name: str) -> Any:
 
 
 def _name_files(context: Context, number: int, names: Any) -> None:
-    """Record the files that a stage names: a pattern, a path, a list or an array of paths. Numbers, and names that are
-    known only when the pipeline runs, are left out.
+    """Record the files that a stage names by a pattern, a path, a list or an array of paths. Numbers, and names that
+    are known only when the pipeline runs, are left out.
     """
     if hasattr(names, "numpy"):
         names = names.numpy()
@@ -119,7 +121,9 @@ def _name_files(context: Context, number: int, names: Any) -> None:
 
 
 def _is_file(name: Any, folders: set[Any]) -> bool:
-    """Return whether a name is that of a file: it lies in a folder that has one. folders: known to have one."""
+    """Return whether a name is that of a file. It is if the file exists, or if another file in the same folder was
+    found to exist. folders: folders in which a file was found; the folder of a file that exists is added.
+    """
     if not isinstance(name, (str, bytes, os.PathLike)):
         return False
     folder = os.path.dirname(name)
@@ -129,7 +133,7 @@ def _is_file(name: Any, folders: set[Any]) -> bool:
 
 
 def iterators(context: Context, module: ModuleType) -> None:
-    """Record passes and batches of pipelines that a program iterates itself."""
+    """Record passes and batches of pipelines that the program iterates itself."""
     owner, recording = module.OwnedIterator, context.recording
 
     def begun(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
@@ -158,7 +162,7 @@ def checkpoints(context: Context, module: ModuleType) -> None:
 
 
 def gradients(context: Context, module: ModuleType) -> None:
-    """Record that a program differentiates, which training does."""
+    """Record that a program computes gradients, which is a sign of training."""
 
     def differentiated(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         context.recording.add("gradient", round(seconds, 6))

@@ -15,8 +15,8 @@ _numbers = itertools.count()
 
 
 def loader(context: Context, module: ModuleType) -> None:
-    """Record each loader when it is first iterated, each pass, each batch with the time that the program waited for it,
-    and the order of samples as the sampler gives it.
+    """Record each loader when it is first iterated, each pass, and each batch with the time that the program waited for
+    it. Record the order of samples that the sampler yields.
     """
     recording = context.recording
 
@@ -45,7 +45,9 @@ def loader(context: Context, module: ModuleType) -> None:
 
 
 class _Order:
-    """Order of the samples of a pass: number, pairs in which the second follows the first, first and least numbers."""
+    """Order of the samples of a pass: the number of samples, the number of pairs with consecutive indices, the number
+    of pairs with rising indices, and the first indices.
+    """
 
     def __init__(self) -> None:
         self._count = self._next = self._up = 0
@@ -72,7 +74,9 @@ class _Order:
 
 
 def _number(context: Context, loader: Any) -> int:
-    """Return the number of a loader. The first time, its settings are recorded. A copy of a loader is another one."""
+    """Return the number of a loader. Record the settings of a loader that has no number yet. A copy of a loader counts
+    as another loader.
+    """
     owner, number = vars(loader).get("_dlio_number", (None, 0))
     if owner != id(loader):
         number = next(_numbers)
@@ -110,15 +114,15 @@ def _settings(context: Context, loader: Any) -> dict[str, Any]:
 
 
 def _own(sampler: Any, name: str) -> Any:
-    """Return an attribute of a sampler that is a number or truth value, such as the seed of a DistributedSampler. A
-    property of the program's own is not asked for.
+    """Return an attribute of a sampler that is a number or truth value, such as the seed of a DistributedSampler.
+    Properties that the program defines are not read.
     """
     value = attributes(sampler).get(name)
     return value if type(value) in (int, bool) else None
 
 
 def _length(dataset: Any, sampler: Any, batches: Any) -> int | None:
-    """Return the length of a dataset that PyTorch, too, asks for its length."""
+    """Return the length of a dataset, if PyTorch reads this length as well."""
     if batches is not None:  # the loader has a sampler all the same, which it does not use
         sampler = attributes(batches).get("sampler") if _is_torch(batches) else None
     is_asked = _is_torch(sampler) and any(
@@ -139,7 +143,7 @@ def _is_torch(value: Any) -> bool:
 
 
 def worker(context: Context, module: ModuleType) -> None:
-    """Record that a process is a worker, which one, and write its events when it ends."""
+    """Record that a process is a worker, and its number. Write the events of the worker when it ends."""
     work, recording = getattr(module, "_worker_loop"), context.recording
 
     @functools.wraps(work)
@@ -161,8 +165,8 @@ def worker(context: Context, module: ModuleType) -> None:
 
 
 def fetchers(context: Context, module: ModuleType) -> None:
-    """Record that a process is ready to read samples, and the time in which it reads those of a batch and collates
-    them.
+    """Record the time at which a process is ready to read samples, and the time that it takes to read and collate the
+    samples of each batch.
     """
 
     def made(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
@@ -199,7 +203,7 @@ def serialization(context: Context, module: ModuleType) -> None:
 
 
 def process_groups(context: Context, module: ModuleType) -> None:
-    """Record the rank when ranks find each other."""
+    """Record the rank when a process group is initialised."""
 
     def joined(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         context.recording.add("rank", module.get_rank(), module.get_world_size(), "torch.distributed")

@@ -1,1 +1,1 @@
-"""Recordings of programs: their files, the program that they show, and the workload that follows from it."""
+"""Recordings of programs: their files, the program that they show, and the workload that is derived from them."""

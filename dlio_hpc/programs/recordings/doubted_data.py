@@ -1,5 +1,5 @@
-"""Whether a program can have made its batches of the reads that were recorded. It may read other data, or the same data
-at other times, by calls that are not recorded, and through memory maps, which need no call.
+"""Check whether the recorded reads can account for the batches of a program. A program may read other data, or the same
+data at other times, by calls that are not recorded and through memory maps, which need no calls.
 """
 
 from dlio_hpc.base.units import format_size
@@ -23,7 +23,9 @@ _WIDEST, _MOST_DECODED = 12, 256
 
 
 def load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, derived: DerivedValue) -> DerivedValue:
-    """Return `reader.load`: data are not in memory if the passes read them, or if nothing read them before."""
+    """Return `reader.load`. If the passes read data, or if nothing was read before the passes, the data are not in
+    memory.
+    """
     if not data.is_memory or data.is_mapped or derived.value != "memory":
         return derived
     counted = notable_reads(program, made, data)
@@ -35,7 +37,7 @@ def load(program: RecordedProgram, made: RecordedTraining, data: RecordedData, d
 
 
 def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
-    """Return why the dataset of a program is in doubt; empty if it is not."""
+    """Return the reason why the dataset of a program is in doubt, or an empty string."""
     counted = notable_reads(program, made, data)
     if data.is_mapped:
         more = f"the kernel counted {format_size(counted)} in the passes, besides the files that are mapped into memory"
@@ -47,7 +49,7 @@ def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) 
 
 
 def missing(made: RecordedTraining, data: RecordedData) -> str:
-    """Return what the workload lacks of the data of the program; empty if it has all."""
+    """Return which data of the program are missing from the workload, or an empty string."""
     others = len(made.other_loaders) + len(made.beside_it)
     if others:
         return f"{others} other loader(s) of training are not in the workload"
@@ -58,8 +60,8 @@ def missing(made: RecordedTraining, data: RecordedData) -> str:
 
 
 def notable_reads(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> int:
-    """Return the bytes that the kernel counted in the passes; 0 if they are too few to be data. The first pass counts
-    if there is no other: it may load modules, and fill a cache.
+    """Return the bytes that the kernel counted in the passes, or 0 if they are too few to be data. The first pass is
+    used only if there is no other, because it may load modules and fill a cache.
     """
     for first in (1, 0):
         counted = read_counts.of_passes(program.ranks, made.passes, first)
@@ -71,8 +73,9 @@ def notable_reads(program: RecordedProgram, made: RecordedTraining, data: Record
 
 
 def _of_data(made: RecordedTraining, data: RecordedData, first: int) -> int:
-    """Return the bytes of the batches in memory from pass `first` on, or those of the dataset if they are fewer: data
-    grow when they are decoded. A map is read in parts, and is no measure.
+    """Return the bytes of the batches in memory from pass `first` on, or the bytes of the dataset if they are fewer,
+    because data grow when they are decoded. The size of a mapped dataset is not used, because a map may be read in
+    parts.
     """
     held = sum(batch.bytes for passes in made.passes for one in passes[first:] for batch in one.batches)
     whole = _whole(data) * max(1, max(map(len, made.passes)) - first)
@@ -82,13 +85,13 @@ def _of_data(made: RecordedTraining, data: RecordedData, first: int) -> int:
 
 
 def _whole(data: RecordedData) -> int:
-    """Return the bytes of the dataset."""
+    """Return the size of the dataset in bytes."""
     return data.usual * len(data.files)
 
 
 def _unread(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
-    """Return why the dataset may not have been read before the first pass; empty if it was. Libraries say what they
-    read; Python says only that it opened a file.
+    """Return the reason why the dataset may not have been read before the first pass, or an empty string if it was
+    read. This concerns only files that Python opened. For libraries, the reads themselves are recorded.
     """
     if data.library or not data.reads:
         return ""
@@ -110,7 +113,9 @@ def _unread(program: RecordedProgram, made: RecordedTraining, data: RecordedData
 
 
 def _single_pass(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
-    """Return why bytes that are few, but as many as data have, may be data; empty if there are none, or more passes."""
+    """Return the reason why the bytes of a single pass may be data although they are few, or an empty string. Return an
+    empty string also if there are several passes.
+    """
     counted = read_counts.of_passes(program.ranks, made.passes)
     if counted is None or read_counts.of_passes(program.ranks, made.passes, 1) is not None:
         return ""
@@ -121,7 +126,9 @@ def _single_pass(program: RecordedProgram, made: RecordedTraining, data: Recorde
 
 
 def _too_small(made: RecordedTraining, data: RecordedData) -> str:
-    """Return a sentence if the batches of a pass hold far more bytes than the dataset can have given; empty if not."""
+    """Return a message if the batches of a pass hold far more bytes than the dataset can provide, otherwise an empty
+    string.
+    """
     held = max((sum(batch.bytes for batch in one.batches) for passes in made.passes for one in passes), default=0)
     whole = max(_whole(data), sum(read.size or 0 for read in data.reads))
     if not whole or held <= (_WIDEST if data.is_memory else _MOST_DECODED) * whole:

@@ -1,4 +1,4 @@
-"""A program that reads in a loop of its own, without a loader: passes and steps as its recorded reads show them."""
+"""Program that reads without a loader: its passes and steps, derived from its recorded reads."""
 
 import itertools
 import statistics
@@ -24,8 +24,8 @@ _ONE = DerivedValue(1, "high", "a sample")
 
 
 class Visit(NamedTuple):
-    """Reads of one sample, or of samples that a program reads at once. unit: file, and place in it; None for a whole
-    file. samples: their number. begin, end: in seconds since 1970.
+    """Reads of one sample, or of samples that a program reads in one call. unit: path of the file, and place in the
+    file; the place is None for a whole file. samples: number of samples. begin, end: seconds since 1970.
     """
 
     unit: tuple[str, int | None]
@@ -35,11 +35,11 @@ class Visit(NamedTuple):
 
 
 class OwnLoop(NamedTuple):
-    """Reads of a program without a loader. visits: of each rank, in the order of time. times: how often a rank reads
-    its data. is_drawn: whether the order differs from pass to pass. goes_back: whether parts of a file, such as
-    row groups, are read in another order than that of the file. is_regular: whether pauses separate bursts of
+    """Reads of a program without a loader. visits: visits of each rank, in the order of time. times: number of times
+    that a rank reads its data. is_drawn: whether the order differs between passes. goes_back: whether parts of a file,
+    such as row groups, are read in another order than that of the file. is_regular: whether pauses separate bursts of
     several samples each. batch, compute, epochs: values of a workload, derived from the pauses between reads or from
-    the steps of an optimizer. steps: of an optimizer, of a rank.
+    the steps of an optimizer. steps: number of optimizer steps of a rank.
     """
 
     visits: list[list[Visit]]
@@ -54,7 +54,7 @@ class OwnLoop(NamedTuple):
 
 
 def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
-    """Return what the reads of the dataset show. ranks: of the program."""
+    """Return what the reads of the dataset show. ranks: ranks of the program."""
     visits = [_visits(reads, data) for reads in _by_rank(ranks, data)]
     units = [[visit.unit for visit in mine] for mine in visits if mine]
     times = _times(visits, data)
@@ -74,7 +74,9 @@ def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
 
 
 def _times(visits: Sequence[Sequence[Visit]], data: RecordedData) -> float:
-    """Return how often a rank reads its data: by units, or, if an array is read in parts that overlap, by rows."""
+    """Return the number of times that a rank reads its data. Units are counted or, if an array is read in parts that
+    overlap, rows.
+    """
     units = statistics.median(
         [statistics.mean(Counter(visit.unit for visit in mine).values()) for mine in visits if mine]
     )
@@ -87,8 +89,8 @@ def _times(visits: Sequence[Sequence[Visit]], data: RecordedData) -> float:
 
 
 def _visits(reads: Sequence[Read], data: RecordedData) -> list[Visit]:
-    """Return the visits of a rank. Of several arrays in a file, the one that is read most counts. Whole files, and
-    tables in pieces, are told apart by the opens of the file.
+    """Return the visits of a rank. If a file has several arrays, only the array that is read most counts. Visits to
+    whole files, and to tables that are read in pieces, are separated by the opens of the file.
     """
     if data.arrays is not None:
         names = Counter(read.place[0] for read in reads if read.place)
@@ -139,8 +141,9 @@ def _by_rank(ranks: Sequence[RankRecording], data: RecordedData) -> list[list[Re
 
 
 def _is_drawn(units: Sequence[tuple[str, int | None]]) -> bool:
-    """Return whether a later pass has another order than the first. A pass ends before the first unit that it has
-    already, and has at least half of all units: a program that reads a file twice at once makes no passes.
+    """Return whether a later pass has another order than the first. A pass ends before the first unit that it already
+    contains. Passes with less than about half of all units are ignored, because a program that reads a file twice in
+    succession does not make passes.
     """
     passes: list[list[tuple[str, int | None]]] = [[]]
     present: set[tuple[str, int | None]] = set()
@@ -155,7 +158,9 @@ def _is_drawn(units: Sequence[tuple[str, int | None]]) -> bool:
 
 
 def _goes_back(units: Sequence[tuple[str, int | None]]) -> bool:
-    """Return whether a unit lies before the last one of the same file, other than the first unit of a pass."""
+    """Return whether a unit precedes the previous unit of the same file. The first unit of a file does not count,
+    because a pass may begin there.
+    """
     return any(
         path == last and place is not None and before is not None and 0 < place < before
         for (last, before), (path, place) in itertools.pairwise(units)
@@ -163,7 +168,9 @@ def _goes_back(units: Sequence[tuple[str, int | None]]) -> bool:
 
 
 def _reads(visits: Sequence[Sequence[Visit]]) -> extents.Reads:
-    """Return the visits as reads with samples in place of bytes, so that a burst counts the samples of a step."""
+    """Return the visits as reads whose length is a number of samples instead of bytes. The size of a burst is then the
+    number of samples of a step.
+    """
     rows = [(rank, visit) for rank, mine in enumerate(visits) for visit in mine]
     numbers: dict[str, int] = {}
     files = [numbers.setdefault(visit.unit[0], len(numbers)) for _, visit in rows]
@@ -178,7 +185,9 @@ def _reads(visits: Sequence[Sequence[Visit]]) -> extents.Reads:
 
 
 def _of_steps(ranks: Sequence[RankRecording], visits: Sequence[Sequence[Visit]]) -> DerivedValue | None:
-    """Return the batch by the samples that are read before the steps of an optimizer, or None without steps."""
+    """Return the batch size, derived from the samples that are read before each optimizer step. Return None if there
+    are no steps.
+    """
     amounts: list[int] = []
     for rank, mine in zip(ranks, visits, strict=True):
         times = np.array([event.time for event in rank.main.events if event.kind == "step"])
@@ -189,7 +198,7 @@ def _of_steps(ranks: Sequence[RankRecording], visits: Sequence[Sequence[Visit]])
     read = [amount for amount in amounts if amount]
     if not read:
         return None
-    if len(read) < len(amounts):  # what is read at once lasts for several steps
+    if len(read) < len(amounts):  # the samples of one read last for several steps
         mean = sum(read) / len(amounts)
         evidence = f"{mean:,.1f} samples for a step: they were read before {len(read):,} of {len(amounts):,} steps"
         return DerivedValue(max(1, round(mean)), "low" if len(amounts) > _LASTS * len(read) else "medium", evidence)

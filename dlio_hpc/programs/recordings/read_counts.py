@@ -1,4 +1,4 @@
-"""Bytes that the processes of a rank read, as the kernel counts them at some times of a recording."""
+"""Bytes that the processes of a rank read. The kernel counts them, and a recording has the counts of some times."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -9,8 +9,9 @@ from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 
 class ReadCounts(NamedTuple):
-    """Counts of a process. begun: time of its start. work_begin: time at which a worker of a loader was ready to
-    read samples; None for other processes. times: of the counts, not empty. bytes: read by then.
+    """Counts of a process. begun: time of its start. work_begin: time at which a worker of a loader was ready to read
+    samples; None for other processes. times: times of the counts; empty if the kernel did not count. bytes: total bytes
+    read at each of these times.
     """
 
     begun: float
@@ -19,8 +20,9 @@ class ReadCounts(NamedTuple):
     bytes: list[int]
 
     def between(self, begin: float, end: float) -> int:
-        """Return the bytes that were read between two times. A worker has read all that it read after it began its
-        work, if it began between the two times, and otherwise nothing; modules that it read before do not count.
+        """Return the bytes that were read between two times. If the process is a worker that began its work in between,
+        all bytes after that moment count, but not the modules that it loaded before. A worker that began its work at
+        another time counts 0.
         """
         if self.work_begin is None:
             return self._nearest(end) - (0 if self.begun >= begin else self._nearest(begin))
@@ -30,21 +32,21 @@ class ReadCounts(NamedTuple):
         return self.bytes[-1] - self.bytes[first]
 
     def most_between(self, begin: float, end: float) -> int:
-        """Return the most bytes that a process may have read between two times."""
+        """Return an upper bound of the bytes that a process read between two times."""
         before = bisect_right(self.times, begin) - 1
         after = min(bisect_left(self.times, end), len(self.times) - 1)
         return self.bytes[after] - (self.bytes[before] if before >= 0 else 0)
 
     def _nearest(self, time: float) -> int:
-        """Return the count nearest to a time; the earlier one of two."""
+        """Return the count that is nearest to a time. If two are equally near, return the earlier one."""
         after = bisect_left(self.times, time)
         near = [place for place in (after - 1, after) if 0 <= place < len(self.times)]
         return self.bytes[min(near, key=lambda place: abs(self.times[place] - time))]
 
 
 def of(rank: RankRecording) -> list[ReadCounts]:
-    """Return the counts of a rank; an empty list if the kernel did not count. Of a rank with workers, these are the
-    counts of the workers: the kernel adds them to those of the rank's own process when they end.
+    """Return the counts of a rank, or an empty list if the kernel did not count. If the rank has workers, return only
+    the counts of the workers, because the kernel adds them to those of the rank's own process when the workers end.
     """
     counts = [of_process(process) for process in rank.processes]
     workers = [one for one in counts if one.work_begin is not None]
@@ -52,15 +54,16 @@ def of(rank: RankRecording) -> list[ReadCounts]:
 
 
 def of_process(process: ProcessRecording) -> ReadCounts:
-    """Return the counts of a process; without times if the kernel did not count."""
+    """Return the counts of a process. They are empty if the kernel did not count."""
     moved = [(event.time, int(event.values[0])) for event in process.events if event.kind == "moved"]
     times, sizes = [time for time, _ in moved], [size for _, size in moved]
     return ReadCounts(process.process.begun, _work_begin(process), times, sizes)
 
 
 def _work_begin(process: ProcessRecording) -> float | None:
-    """Return when a worker made what fetches samples. Before, PyTorch loads some 300 KB of its modules. A recorder of
-    an earlier version wrote no such event: then it is when the worker began.
+    """Return the time at which a worker created its fetcher. Before that, PyTorch loads about 300 KB of its modules.
+    Earlier versions of the recorder did not write this event. For their recordings, return the time at which the worker
+    began.
     """
     begins = {kind: event.time for event in reversed(process.events) for kind in [event.kind]}
     return begins.get("fetcher", begins["worker"]) if "worker" in begins else None
@@ -71,7 +74,7 @@ def of_passes(
     others: Sequence[Sequence[Pass]] | None = None,
 ) -> tuple[int, int] | None:  # fmt: skip
     """Return the bytes that the ranks read in their passes from pass `first` on, and the number of steps in these
-    passes. others: passes of each rank whose bytes do not count where they lie in the middle of one of its passes.
+    passes. others: passes of each rank that are cut out of these passes, such as evaluations in the middle of a pass.
     Return None if there is no such pass, or if the kernel did not count.
     """
     size = steps = 0

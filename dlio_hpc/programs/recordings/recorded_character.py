@@ -31,7 +31,7 @@ from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 # Loops and readers that no hook sees.
 _OWN_LOOP = (
-    "no loader gave a batch: the program reads in a loop of its own; its batches, passes and computation are derived "
+    "no loader returned a batch: the program reads without a loader; its batches, passes and computation are derived "
     "from the times of its reads"
 )
 
@@ -40,8 +40,8 @@ _LEAST_OF_STEP, _MOST_OF_STEP = 0.7, 1.4
 
 
 def load(folder: Path, is_forced: bool = False) -> Character:
-    """Characterise the program of a recording. is_forced: True to derive a workload even if the recording does not show
-    that the program trains.
+    """Characterise the program of a recording. is_forced: True to derive a workload even if there is no evidence of
+    training.
     """
     recordings = recording_files.load(folder)
     program = recorded_program.of(recordings)
@@ -70,15 +70,15 @@ def load(folder: Path, is_forced: bool = False) -> Character:
 
 
 def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys of the dataset, and its load, with the confidence of a dataset that is in doubt."""
+    """Return the keys of the dataset and `reader.load` with low confidence, because the dataset is in doubt."""
     return {
         key: value.at_most("low") for key, value in keys.items() if key.startswith("dataset.") or key == "reader.load"
     }
 
 
 def _other_sizes(data: RecordedData, keys: Mapping[str, DerivedValue], read: float | None) -> dict[str, DerivedValue]:
-    """Return the size of a sample, less sure, if the kernel counted another number of bytes for a step of whole files.
-    read: this number; None if it is unknown.
+    """Return the size of a sample with less confidence if the kernel counted another number of bytes for a step than
+    the sample size gives. read: the kernel's number of bytes of a step; None if it is unknown.
     """
     name = "dataset.sample.bytes"
     if read is None or name not in keys or data.arrays is not None or keys["reader.load"].value == "memory":
@@ -92,8 +92,8 @@ def _other_sizes(data: RecordedData, keys: Mapping[str, DerivedValue], read: flo
 
 
 def _spans(made: RecordedTraining | None) -> list[tuple[float, float]]:
-    """Return begin and end of the passes of the training loader; all times without a loader. A loader without workers
-    reads nothing while another evaluates in the middle of its pass.
+    """Return the begin and the end of the passes of the training loader. Without a loader, the span is infinite. If the
+    loader has no workers, evaluations in the middle of a pass are cut out, because the loader reads nothing meanwhile.
     """
     if made is None:
         return [(-math.inf, math.inf)]
@@ -117,7 +117,7 @@ def _data(program: RecordedProgram, made: RecordedTraining | None) -> RecordedDa
 def _workload(
     program: RecordedProgram, made: RecordedTraining | None, data: RecordedData | None, is_forced: bool
 ) -> tuple[dict[str, DerivedValue], list[str]]:
-    """Return the keys of the workload, and the reasons why the program is not shown to train."""
+    """Return the keys of the workload, and the reasons why the recording is no evidence of training."""
     if data is None:
         return {}, ["no read of a file was recorded, apart from files that the program wrote itself"]
     if made is None:
@@ -134,7 +134,7 @@ def _notes(
     made: RecordedTraining | None,
     data: RecordedData | None,
 ) -> Iterator[str]:
-    """Yield what the user must know about the recording."""
+    """Yield limitations of the recording that the user must know about."""
     for one in recordings:
         yield from (f"{one.path.name}: {fault}" for fault in one.faults)
         if not one.has_end:
@@ -157,7 +157,7 @@ def _notes(
 
 
 def _states(program: RecordedProgram, data: RecordedData | None) -> Iterator[str]:
-    """Yield what states were restored."""
+    """Yield notes on states that were restored."""
     restored, later = recorded_checkpoints.restored(program, data.files if data is not None else {})
     if restored:
         yield f"{restored} state(s) were restored, as after a restart; the workload does not read them"
@@ -166,7 +166,7 @@ def _states(program: RecordedProgram, data: RecordedData | None) -> Iterator[str
 
 
 def _other_loaders(made: RecordedTraining) -> Iterator[str]:
-    """Yield what loaders besides that of the training do."""
+    """Yield notes on loaders other than the training loader."""
     if made.other_loaders:
         yield f"{len(made.other_loaders)} other loader(s) with steps are left out, such as those of other phases"
     if made.beside_it:
@@ -177,7 +177,9 @@ def _other_loaders(made: RecordedTraining) -> Iterator[str]:
 
 
 def _left_evaluation(made: RecordedTraining, is_taken: bool) -> list[str]:
-    """Return a note on the passes without a step that the workload does not have. is_taken: whether it has some."""
+    """Return a note on passes without steps that are missing from the workload. is_taken: whether the workload has some
+    of these passes.
+    """
     taken = recorded_training.evaluation_of_epochs(made) if is_taken else [[] for _ in made.evaluation]
     count = max((len(mine) - len(kept) for mine, kept in zip(made.evaluation, taken, strict=True)), default=0)
     if not count:

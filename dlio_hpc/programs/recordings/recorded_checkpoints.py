@@ -1,4 +1,4 @@
-"""Checkpoints of a recorded program: states that a library saved, or files that are written like states."""
+"""Checkpoints of a recorded program: states that a library saved, or files that look like states."""
 
 import math
 from collections import Counter
@@ -13,7 +13,9 @@ from dlio_hpc.programs.recordings.recorded_program import RankRecording, Recorde
 
 
 class SavedState(NamedTuple):
-    """A file of a saved state. bytes: None if unknown. steps: of the rank before it; 0 if steps are unknown."""
+    """A file of a saved state. bytes: size; None if it is unknown. steps: number of steps of the rank before the save;
+    0 if steps are unknown.
+    """
 
     time: float
     path: str
@@ -23,8 +25,8 @@ class SavedState(NamedTuple):
 
 
 def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[str, DerivedValue]:
-    """Return the keys of checkpoints: states that a library saved, otherwise files that are written like states. ends:
-    steps of a rank at the end of each pass.
+    """Return the checkpoint keys. They are derived from states that a library saved or, if there are none, from files
+    that look like states. ends: steps of a rank at the end of each pass.
     """
     saves = _saves(program)
     states = [SavedState(one.time, one.file or "", one.bytes, one.rank, one.steps) for one in saves]
@@ -51,7 +53,9 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
 
 
 def models(program: RecordedProgram) -> int:
-    """Return how often a file with the name of a model was saved, or the same file of a state was written."""
+    """Return the number of times that a library saved a state, that a file with the name of a model was written, or
+    that a state file was written which is written several times.
+    """
     states = _written_states(program)
     by_path = Counter(one.path for one in states)
     named = {round(one.time, 1) for one in states if file_roles.is_model(one.path) or by_path[one.path] > 1}
@@ -59,8 +63,9 @@ def models(program: RecordedProgram) -> int:
 
 
 def restored(program: RecordedProgram, dataset: Container[str]) -> tuple[int, int]:
-    """Return the number of states that the ranks restored before their first steps, as after a restart, and later, such
-    as that of the best model. What a loader loads in its passes, or is in the dataset, is data. dataset: its files.
+    """Return two numbers of states that the ranks restored: before their first steps, as after a restart, and later,
+    such as the state of the best model. Files that are loaded in passes, or that belong to the dataset, are data and do
+    not count. dataset: paths of the dataset.
     """
     first = later = 0
     for rank in program.ranks:
@@ -75,7 +80,9 @@ def restored(program: RecordedProgram, dataset: Container[str]) -> tuple[int, in
 
 
 def _saves(program: RecordedProgram) -> list[Transfer]:
-    """Return the states that a library saved. A file that is saved once, and loaded in a pass, holds a sample."""
+    """Return the states that a library saved. A file that is saved once and then loaded in a pass is a sample, not a
+    state.
+    """
     data = {path for rank in program.ranks for path in _loaded(rank)}
     saves = [one for rank in program.ranks for one in rank.transfers if one.kind == "save"]
     times = Counter((one.rank, one.file) for one in saves)
@@ -94,8 +101,8 @@ def _loaded(rank: RankRecording) -> set[str]:
 
 
 def _moments(states: Sequence[SavedState]) -> dict[tuple[int, int], list[SavedState]]:
-    """Return the states by rank and number of the checkpoint. A checkpoint has each file once; the same file, or one
-    with another number in its name, begins the next.
+    """Return the states by rank and number of the checkpoint. A checkpoint contains each file once. The next checkpoint
+    begins when a file appears again, or when a file with the same name but another number appears.
     """
     made: dict[tuple[int, int], list[SavedState]] = {}
     for rank in {one.rank for one in states}:
@@ -112,7 +119,9 @@ def _moments(states: Sequence[SavedState]) -> dict[tuple[int, int], list[SavedSt
 
 
 def _trackers(program: RecordedProgram, states: set[str], moments: set[tuple[int, int]]) -> list[int]:
-    """Return the sizes of the files that Python writes with each checkpoint, such as one that names the newest."""
+    """Return the sizes of the small files that Python writes with each checkpoint, such as a file with the name of the
+    newest checkpoint.
+    """
     made: dict[str, set[tuple[int, int]]] = {}
     sizes: dict[str, int] = {}
     for rank in program.ranks:
@@ -124,8 +133,8 @@ def _trackers(program: RecordedProgram, states: set[str], moments: set[tuple[int
 
 
 def _written_states(program: RecordedProgram) -> list[SavedState]:
-    """Return files that are written like states: again and again, or with a number in their names, or with the name of
-    a model. Small files are logs and notes.
+    """Return the files that look like states: they are written repeatedly, or with numbers in their names, or have the
+    name of a model. Small files are left out, because they are logs and notes.
     """
     groups: dict[str, list[SavedState]] = {}
     data = {path for rank in program.ranks for path in _loaded(rank)}
@@ -144,7 +153,7 @@ def _written_states(program: RecordedProgram) -> list[SavedState]:
 
 
 def _every(moments: Sequence[int], count: int, epochs: int, ends: Sequence[int]) -> DerivedValue:
-    """Return `checkpoint.every_steps`: None for a checkpoint at the end of each pass."""
+    """Return `checkpoint.every_steps`. The value is None if there is a checkpoint at the end of each pass."""
     if count == epochs and (not any(moments) or set(moments) <= set(ends)):
         return DerivedValue(None, "recorded", f"{count} checkpoint(s), one after each of {epochs} pass(es)")
     if not any(moments):

@@ -1,4 +1,6 @@
-"""Events of a recording: what each kind holds. A recording may come from anybody, so that each event is checked."""
+"""Events of a recording and the values of each kind. Each event is checked, because a recording may come from any
+source.
+"""
 
 import functools
 import math
@@ -21,7 +23,7 @@ Loader = Any
 
 
 class _Settings(Struct):
-    """Settings of a loader, or of a fit, that a workload takes. Others are text for the reader."""
+    """Settings of a loader or of a fit that a workload uses. Other settings are only text for the reader."""
 
     batch_size: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
     workers: Annotated[int, Meta(ge=0, le=1 << 16)] | None = None
@@ -36,7 +38,7 @@ class _Settings(Struct):
 
 
 class _FitSettings(_Settings, kw_only=True):
-    """Settings of a fit. dataset: "arrays", or the type of what feeds it."""
+    """Settings of a fit. dataset: "arrays", or the type of the object that feeds the fit."""
 
     dataset: Text
 
@@ -76,8 +78,8 @@ _FILES = {
 
 
 def decoded(line: bytes, files: Mapping[int, str]) -> tuple[float, str, tuple[Any, ...]] | None:
-    """Return time, kind and values of an event; None if it is not as the recorder writes it. files: path by number, of
-    the process.
+    """Return the time, the kind and the values of an event, or None if the event is malformed. files: paths of the
+    files of the process, by number.
     """
     kind = sys.intern(line.partition(b'"')[2].partition(b'"')[0].decode("ascii", "replace"))
     if kind not in _KINDS:
@@ -95,7 +97,7 @@ def decoded(line: bytes, files: Mapping[int, str]) -> tuple[float, str, tuple[An
 
 
 def _is_sound(kind: str, values: tuple[Any, ...]) -> bool:
-    """Return whether values are right that their types alone do not show to be right."""
+    """Return whether values are valid. Only conditions that the types do not express are checked."""
     if kind == "array":
         _, _, shape, itemsize, chunks, *_ = values
         return bool(max(math.prod(shape), math.prod(chunks or ())) * itemsize <= _LARGEST_ARRAY)
@@ -108,7 +110,7 @@ def _decoder(kind: str) -> msgspec.json.Decoder[Any]:
 
 
 def _types(kind: str) -> Any:
-    """Return the type of an event of a kind: time, kind, values."""
+    """Return the type of an event of a kind. It contains the time, the kind and the values."""
     return tuple.__class_getitem__((Seconds, str, *get_args(_KINDS[kind])))
 
 

@@ -1,4 +1,4 @@
-"""Files of the dataset of a recorded program, and the form of their samples."""
+"""Files of the dataset of a recorded program, and the shape of their samples."""
 
 import math
 import os
@@ -39,10 +39,10 @@ _TEMPORARY = ("/tmp/pymp-", "/tmp/tmp")
 
 
 class Read(NamedTuple):
-    """A read, or an open without a read that could be recorded. library: empty for an open by Python. size: bytes of
-    the result in memory; None for an open. rows: length of the first axis. place: array, first row, number of rows.
-    process: file of the recording of the process. is_first: whether the file was opened since its last read. member:
-    position of an array in an archive of NumPy; None if it is unknown.
+    """A read, or an open if the reads could not be recorded. library: library that reads; empty for an open by Python.
+    size: bytes of the result in memory; None for an open. rows: length of the first axis. place: array, first row,
+    number of rows. process: file of the recording of the process. is_first: whether the file was opened since its
+    previous read. member: position of an array in an archive of NumPy; None if it is unknown.
     """
 
     time: float
@@ -58,8 +58,9 @@ class Read(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """Arrays of HDF5 with one form. shapes: of all files. per_file: number of such arrays in a file, which hold parts
-    of the same samples. itemsize: bytes of a value. chunks, compression: None if there are none.
+    """HDF5 arrays of the same shape and type. shapes: shapes of the arrays in all files. per_file: number of such
+    arrays in a file; they hold parts of the same samples. itemsize: bytes of a value. chunks, compression: None if
+    there are none.
     """
 
     shapes: list[list[int]]
@@ -70,9 +71,9 @@ class Arrays(NamedTuple):
 
 
 class OtherReads(NamedTuple):
-    """Reads in the passes of the training that are none of its dataset. reads: number of reads and opens. bytes: of
-    their results, as far as they are known. of_data: the same number of the dataset. bytes_of_data: bytes of its
-    results. path: file that was read most often.
+    """Reads in the training passes that are not reads of the dataset. reads: number of reads and opens. bytes: known
+    bytes of their results. of_data: number of reads and opens of the dataset. bytes_of_data: bytes of the results of
+    these. path: file that was read most often among the other files.
     """
 
     reads: int
@@ -83,12 +84,13 @@ class OtherReads(NamedTuple):
 
 
 class RecordedData(NamedTuple):
-    """Dataset of a program. library: that reads most of it; empty: Python. format: value of `dataset.format`. files:
-    size by path; None if unknown. reads: of the dataset in the order of time, of all ranks. is_memory: whether it was
-    read before the first pass. arrays: of the array from which most was read, if h5py reads. rows: number of rows by
-    file, where the file itself says so. made: number of files that the program wrote before the first pass. is_mapped:
-    whether the files were read through memory maps. form: what the files are if no format of a workload is like them.
-    other_reads: reads of other data in the passes; None if there are none.
+    """Dataset of a program. library: library that makes most of the reads; empty: Python. format: value of
+    `dataset.format`. files: size of each file by path; None if it is unknown. reads: reads of all ranks, in the order
+    of time. is_memory: whether the dataset was read before the first pass. arrays: arrays of the kind from which most
+    bytes were read, if h5py reads. rows: number of rows by path, for files that state it. made: number of files that
+    the program wrote before the first pass. is_mapped: whether the files were read through memory maps. form:
+    description of the files if no format of a workload is similar; otherwise empty. other_reads: reads of other data in
+    the passes; None if there are none.
     """
 
     library: str
@@ -109,12 +111,16 @@ class RecordedData(NamedTuple):
 
     @property
     def usual(self) -> int:
-        """Mean size of a file. The recorder looks at the sizes of the first files only; others are like them."""
+        """Mean size of a file. The recorder stores only the sizes of the first files. The other files are assumed to be
+        similar.
+        """
         return round(statistics.mean(self.sizes)) if self.sizes else 0
 
 
 def of_pipeline(ranks: Sequence[RankRecording], name: str) -> RecordedData | None:
-    """Return the dataset of a pipeline of tf.data, which names its files. Return None if it names none."""
+    """Return the dataset of a tf.data pipeline from the file names in the pipeline. Return None if the pipeline has
+    none.
+    """
     pipelines = [tensorflow_pipelines.of(stages_of(rank.main), name) for rank in ranks]
     sizes = _sizes([rank.main for rank in ranks])
     paths = sorted({path for pipeline in pipelines if pipeline is not None for path in pipeline.files})
@@ -126,8 +132,8 @@ def of_pipeline(ranks: Sequence[RankRecording], name: str) -> RecordedData | Non
 
 
 def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> RecordedData | None:
-    """Return the dataset: what is read during the passes of the training loader, or, if nothing is, before them. spans:
-    begin and end of these passes. Return None if no read of a file was recorded.
+    """Return the dataset: the files that are read during the passes of the training loader or, if there are none,
+    before these passes. spans: begin and end of the passes. Return None if no read of a file was recorded.
     """
     processes = [process for rank in ranks for process in rank.processes]
     first = min((begin for begin, _ in spans), default=math.inf)
@@ -162,8 +168,8 @@ def of(ranks: Sequence[RankRecording], spans: Sequence[tuple[float, float]]) -> 
 
 
 def _other_reads(reads: Sequence[Read], kept: Sequence[Read]) -> OtherReads | None:
-    """Return what was read besides the dataset. An array of the same file that is far smaller than the others is a
-    label. kept: reads of the dataset.
+    """Return the reads that are not of the dataset. If an array of the same file is far smaller than the others, it is
+    a label, and its reads are left out. kept: reads of the dataset.
     """
     chosen, paths = {id(read) for read in kept}, {read.path for read in kept}
     of_data = sum(read.size or 0 for read in kept)
@@ -178,7 +184,7 @@ def _other_reads(reads: Sequence[Read], kept: Sequence[Read]) -> OtherReads | No
 
 
 def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return spans in the order of time; those that overlap are one."""
+    """Return the spans in the order of time, with overlapping spans merged."""
     made: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if made and begin <= made[-1][1]:
@@ -189,25 +195,26 @@ def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def is_in(time: float, parts: Sequence[tuple[float, float]]) -> bool:
-    """Return whether a time is in one of the parts, which merged() returned."""
+    """Return whether a time is in one of the spans `parts`, as returned by merged()."""
     place = bisect_right(parts, (time, math.inf)) - 1
     return place >= 0 and time <= parts[place][1]
 
 
 def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> str:
-    """Return what a file is if no format of a workload is like it, otherwise an empty string."""
+    """Return a description of a file if no format of a workload is similar to it, otherwise an empty string."""
     if any(
         event.kind == "read" and event.values[0] == "zarr" and path.startswith(process.files[event.values[2]] + "/")
         for process in processes for event in process.events
     ):  # fmt: skip
-        return "chunks of a Zarr array, each taken for a file of one sample"
+        return "chunks of a Zarr array, each treated as a file of one sample"
     return _FOREIGN.get(library) or _FOREIGN.get(_ending(path), "")
 
 
 def _written(processes: Sequence[ProcessRecording], first: float) -> tuple[set[str], set[str]]:
-    """Return the files that the program wrote before the first pass, which may be its dataset, and those that it wrote
-    later, which are not. first: begin of the first pass; minus infinity without a loader. Without one, files that are
-    read several times after they were written, such as copies on a local disk, may be the dataset as well.
+    """Return two sets of files that the program wrote. Files of the first set may be the dataset, because they were
+    written before the first pass. Files of the second set were written later and cannot be the dataset. first: begin of
+    the first pass; infinite without a loader. Without a loader, files that are read several times after they were
+    written, such as copies on a local disk, also belong to the first set.
     """
     made: set[str] = set()
     later: set[str] = set()
@@ -228,7 +235,9 @@ def _written(processes: Sequence[ProcessRecording], first: float) -> tuple[set[s
 
 
 def _without_evaluation(reads: list[Read]) -> list[Read]:
-    """Leave out files whose names, or whose folders' names, say that they are for evaluation, if others do not."""
+    """Return the reads without files that are for evaluation according to the names of the files or folders. If only
+    such files were read, return all reads.
+    """
     kept = [read for read in reads if not file_roles.is_evaluation(read.path)]
     return kept or reads
 
@@ -238,7 +247,9 @@ def _is_data(path: str) -> bool:
 
 
 def _reads(process: ProcessRecording) -> Iterable[Read]:
-    """Yield the reads of a process. An open that a library's read follows is the library's."""
+    """Yield the reads of a process. If a library reads a file after the file was opened, the open is attributed to the
+    library.
+    """
     named = {event.values[2] for event in process.events if event.kind == "read"}
     named |= {event.values[1] for event in process.events if event.kind == "map"}
     names = _array_names(process)
@@ -265,8 +276,8 @@ def _reads(process: ProcessRecording) -> Iterable[Read]:
 
 
 def _array_names(process: ProcessRecording) -> dict[int, str]:
-    """Return a name for each array of a process: its form, and its place among the arrays of this form in its file. The
-    arrays of other files share it.
+    """Return a name for each array of a process. It consists of the shape and type of the array, and its position among
+    the similar arrays of its file. Arrays of other files may have the same name.
     """
     places: Counter[tuple[int, str]] = Counter()
     names = {}
@@ -288,7 +299,7 @@ def _form(read: Read) -> str:
 
 
 def _busiest(reads: Sequence[Read]) -> str:
-    """Return the array from which most bytes were read."""
+    """Return the kind of array from which most bytes were read."""
     totals: Counter[str] = Counter()
     for read in reads:
         if read.place:
@@ -297,7 +308,9 @@ def _busiest(reads: Sequence[Read]) -> str:
 
 
 def _largest(reads: Sequence[Read], sizes: Mapping[str, int]) -> list[Read]:
-    """Return the reads of the library and ending with most bytes, or else with most reads. sizes: of files, by path."""
+    """Return the reads of the library and file extension with the most bytes or, if these are equal, the most reads.
+    sizes: sizes of files, by path.
+    """
     groups: dict[tuple[str, str], list[Read]] = defaultdict(list)
     for read in reads:
         groups[read.library, _ending(read.path)].append(read)
@@ -326,7 +339,7 @@ def _sizes(processes: Sequence[ProcessRecording]) -> dict[str, int]:
 
 
 def _arrays(processes: Sequence[ProcessRecording], reads: Sequence[Read], form: str | None) -> Arrays | None:
-    """Return the arrays of a form in the files that were read; of several in a file, those that were read."""
+    """Return the arrays of one kind in the files that were read. Arrays that were not read are left out."""
     if not form:
         return None
     used = {(read.path, read.place[0]) for read in reads if read.place}

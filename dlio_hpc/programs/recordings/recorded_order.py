@@ -1,4 +1,4 @@
-"""Order in which a recorded program reads its samples, and how often it opens their files."""
+"""Order in which a recorded program reads its samples, and the number of times that it opens their files."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -27,8 +27,9 @@ _NEARLY = 0.05
 
 
 def of_loader(made: RecordedTraining, data: RecordedData, per_file: int, is_in_memory: bool) -> dict[str, DerivedValue]:
-    """Return the keys of the order in which samples are read from files. It is not that of the loader if the program
-    reads its data into memory first. per_file: samples of a file. is_in_memory: whether the program does so.
+    """Return the keys for the order in which samples are read from files. If the program first reads its data into
+    memory, this is not the order of the loader. per_file: samples per file. is_in_memory: whether the program reads its
+    data into memory.
     """
     if made.pipeline is not None:
         evidence = "samples are read in the order of their file"
@@ -41,7 +42,7 @@ def of_loader(made: RecordedTraining, data: RecordedData, per_file: int, is_in_m
     if not orders or made.settings.get("is_iterable") or is_in_memory:
         return {"reader.shuffle.files": _by_names(data), "reader.shuffle.samples": _by_rows(data)}
     share = sum(order[1] for order in orders) / sum(order[0] - 1 for order in orders)
-    evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the one before"
+    evidence = f"sampler {made.settings.get('sampler')}: {share:.0%} of samples follow the previous sample"
     in_file = data.arrays is not None or (per_file > 1 and (data.is_mapped or not data.form))
     if share < _RANDOM:
         keys = {"reader.shuffle.files": _recorded(True, evidence), "reader.shuffle.samples": _recorded(True, evidence)}
@@ -66,8 +67,8 @@ def of_loader(made: RecordedTraining, data: RecordedData, per_file: int, is_in_m
 
 
 def _in_blocks(made: RecordedTraining, length: int, in_file: bool, evidence: str) -> dict[str, DerivedValue]:
-    """Return the keys of samples of which most follow the one before, such as batches of neighbours in random order.
-    length: mean number of neighbours, of which some are so by chance.
+    """Return the keys for an order in which most samples follow the previous one, such as batches of adjacent samples
+    in random order. length: mean number of adjacent samples, of which some are adjacent by chance.
     """
     usual = Counter(batch.samples for batch in made.batches).most_common(1)[0][0]
     length = usual if usual and abs(length - usual) <= _CHANCE * usual else length
@@ -89,7 +90,7 @@ def _recorded(value: bool | int, evidence: str) -> DerivedValue:
 
 
 def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
-    """Return the seed of the random order, and whether passes have different orders, as far as these were recorded."""
+    """Return the seed of the random order, and whether passes have different orders, if these were recorded."""
     keys = {}
     seed = made.settings.get("seed")
     if seed is not None and 0 <= seed < 1 << 53:
@@ -98,13 +99,13 @@ def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
     pairs = [(one, other) for mine in firsts for one, other in pairwise(mine) if min(len(one), len(other)) >= _LONG]
     if pairs:
         same = sum(one == other for one, other in pairs)
-        evidence = f"{same:,} of {len(pairs):,} passes begin with the samples that the pass before began with"
+        evidence = f"{same:,} of {len(pairs):,} passes begin with the same samples as the previous pass"
         keys["reader.shuffle.reseed"] = _recorded(same < len(pairs), evidence)
     return keys
 
 
 def _by_names(data: RecordedData) -> DerivedValue:
-    """Return whether each process reads files in another order than that of their names."""
+    """Return whether each process reads files in an order other than that of their names."""
     by_process: dict[object, list[str]] = {}
     for read in data.reads:
         by_process.setdefault(read.process, []).append(read.path)
@@ -116,7 +117,7 @@ def _by_names(data: RecordedData) -> DerivedValue:
     rising = max(
         sum(a < b for a, b in pairs), sum(natural[a] < natural[b] for a, b in pairs)
     ) / max(len(pairs), 1)  # fmt: skip
-    return DerivedValue(rising < _BY_NAME, "medium", f"{rising:.0%} of files come after the one before by name")
+    return DerivedValue(rising < _BY_NAME, "medium", f"{rising:.0%} of files come after the previous file by name")
 
 
 def _by_rows(data: RecordedData) -> DerivedValue:
@@ -127,12 +128,12 @@ def _by_rows(data: RecordedData) -> DerivedValue:
     if not pairs:
         return DerivedValue(False, "unknown", "the order of samples within a file was not recorded")
     share = sum(b[1] == a[1] + (a[2] or 1) for a, b in pairs) / len(pairs)
-    return DerivedValue(share < _RANDOM, "medium", f"{share:.0%} of reads of a file follow the one before")
+    return DerivedValue(share < _RANDOM, "medium", f"{share:.0%} of reads of a file follow the previous read")
 
 
 def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the number of samples that stay together in a random order: those of a row group of Parquet, if each was
-    read about once in a pass.
+    """Return the number of samples that stay together in a random order. It is the number of rows of a Parquet row
+    group, if each row group was read about once in a pass.
     """
     group = keys.get("dataset.row_group")
     if group is None or group.value < 2 or not keys["reader.shuffle.samples"].value:
@@ -146,8 +147,8 @@ def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, Deriv
 
 
 def reopened(keys: Mapping[str, DerivedValue], data: RecordedData, samples: int) -> dict[str, DerivedValue]:
-    """Return `reader.reopen` if files of several samples were opened for each sample, otherwise an empty dict. samples:
-    number of samples that all ranks used.
+    """Return `reader.reopen` if files with several samples were opened for each sample, otherwise an empty dict.
+    samples: number of samples that all ranks used.
     """
     is_one_request = keys["reader.mode"].value == "posix" or keys["dataset.format"].value == "hdf5"
     if keys["dataset.samples_per_file"].value < 2 or keys["reader.load"].value != "on_demand" or not is_one_request:

@@ -1,4 +1,4 @@
-"""A recorded program: its ranks with their workers, and the passes of their loaders."""
+"""A recorded program: its ranks with their workers, and the passes over their loaders."""
 
 import math
 import re
@@ -15,10 +15,11 @@ FIT = "keras fit"
 
 
 class RecordedBatch(NamedTuple):
-    """A batch that a loader gave. time: when it was there. wait: seconds for which the program waited for it. samples:
-    their number, None if unknown. bytes: of its arrays in memory. compute: seconds until the program asked for the next
-    batch, without passes of other loaders and checkpoints in between; None for the last batch of a pass that was left.
-    is_step: whether `compute` is the time of a step of fit, which includes the wait for its batch.
+    """A batch that a loader returned. time: time at which it was returned. wait: seconds that the program waited for
+    it. samples: number of samples; None if it is unknown. bytes: size of its arrays in memory. compute: seconds until
+    the program requested the next batch, without passes of other loaders and without checkpoints in between; None for
+    the last batch of a pass that the program left early. is_step: whether `compute` is the time of a step of fit, which
+    includes the wait for its batch.
     """
 
     time: float
@@ -30,8 +31,8 @@ class RecordedBatch(NamedTuple):
 
 
 class PipelineStage(NamedTuple):
-    """A stage of a pipeline of tf.data. before: number of the stage that feeds it; None for a source. settings:
-    arguments by place (as text) and by name. files: that a source names.
+    """A stage of a tf.data pipeline. before: number of the stage that feeds it; None for a source. settings: arguments
+    by position (as text) and by name. files: files that a source names.
     """
 
     before: int | None
@@ -41,9 +42,9 @@ class PipelineStage(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """A pass of a loader. loader: its name. begin, end: its times. steps: optimizer steps while it ran. is_whole:
-    whether the loader had no more batches. order: number of samples, of pairs with following and with rising numbers,
-    and the first numbers, as the sampler gave them; None if unknown.
+    """A pass over a loader. loader: name of the loader. begin, end: times of the pass. steps: optimizer steps during
+    the pass. is_whole: whether the loader was exhausted. order: number of samples, number of pairs with consecutive
+    numbers, number of pairs with rising numbers, and the first numbers, as the sampler yielded them; None if unknown.
     """
 
     loader: str
@@ -56,8 +57,8 @@ class Pass(NamedTuple):
 
 
 def parts(one: Pass, others: Sequence[Pass]) -> list[tuple[float, float]]:
-    """Return the spans of a pass without other passes in its middle, such as those of an evaluation. others: in the
-    order of their begin.
+    """Return the spans of a pass, without the spans of other passes inside it, such as those of an evaluation. others:
+    other passes, sorted by their begin.
     """
     first = bisect_right(others, one.begin, key=lambda other: other.begin)
     last = bisect_right(others, one.end, key=lambda other: other.begin)
@@ -70,8 +71,8 @@ def parts(one: Pass, others: Sequence[Pass]) -> list[tuple[float, float]]:
 
 
 class Transfer(NamedTuple):
-    """A state that was saved or restored. library: that did it. file: path; None for a stream without a name. bytes:
-    size of the file; None if unknown. steps: steps of the rank before it.
+    """A state that was saved or restored. library: library that saved or restored it. file: path; None for a stream
+    without a name. bytes: size of the file; None if it is unknown. steps: number of steps of the rank before it.
     """
 
     kind: str
@@ -89,7 +90,7 @@ class Transfer(NamedTuple):
 
 
 def stages_of(recording: ProcessRecording) -> dict[int, PipelineStage]:
-    """Return the stages of the pipelines of a process by number."""
+    """Return the stages of all pipelines of a process, by number."""
     made: dict[int, PipelineStage] = {}
     for event in recording.events:
         if event.kind == "stage" and event.values[0] is not None:
@@ -104,8 +105,8 @@ def stages_of(recording: ProcessRecording) -> dict[int, PipelineStage]:
 
 
 def chain(stages: Mapping[int, PipelineStage], number: int) -> list[PipelineStage]:
-    """Return the stages of a pipeline from its source to stage `number`. The files of a reader inside interleave or
-    flat_map are those of the source.
+    """Return the stages of a pipeline from its source to stage `number`. A reader inside interleave or flat_map reads
+    the files of the source.
     """
     made: list[PipelineStage] = []
     at: int | None = number
@@ -116,13 +117,14 @@ def chain(stages: Mapping[int, PipelineStage], number: int) -> list[PipelineStag
 
 
 def loader_name(settings: Mapping[str, Any]) -> str:
-    """Return a name of a loader, which loaders with the same settings share."""
+    """Return a name for a loader. Loaders with the same settings get the same name."""
     return ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None and name != "seed")
 
 
 def chain_name(stages: Sequence[PipelineStage]) -> str:
-    """Return a name of a pipeline, which pipelines share that have the same stages and whose files have the same folder
-    and the same begin of their names, up to a digit. Ranks name different files of a dataset.
+    """Return a name for a pipeline. Pipelines get the same name if they have the same stages, and if their files have
+    the same folder and their names begin alike, up to the first digit. Different ranks may name different files of a
+    dataset.
     """
     name, first = (
         " > ".join(stage.name for stage in stages),
@@ -133,8 +135,8 @@ def chain_name(stages: Sequence[PipelineStage]) -> str:
 
 
 class Write(NamedTuple):
-    """A file that the program opened to write. bytes: size at the end of the process; None if unknown. steps: of the
-    rank before it.
+    """A file that the program opened to write. bytes: size at the end of the process; None if unknown. steps: number of
+    steps of the rank before it.
     """
 
     time: float
@@ -145,8 +147,8 @@ class Write(NamedTuple):
 
 
 class RankRecording(NamedTuple):
-    """A rank. main: its process. helpers: processes that it started, such as workers. passes: of all loaders in the
-    order of their begin. steps: number of optimizer steps. writes: of its process.
+    """A rank. main: process of the rank. helpers: processes that it started, such as workers. passes: passes over all
+    loaders, sorted by their begin. steps: number of optimizer steps. writes: files that its process wrote.
     """
 
     number: int
@@ -171,9 +173,10 @@ class RecordedProgram(NamedTuple):
 
 
 def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
-    """Return the program of a recording. If several scripts were recorded, it is the one with most batches and steps
-    or, if none has any, with most reads and opens. Ranks run at the same time, and a launcher or a library numbers
-    them: of several runs, it is the one with most batches and steps.
+    """Return the program of a recording. If several scripts were recorded, return the one with the most batches and
+    steps or, if no script has any, with the most reads and opens. If the script ran several times, return the run with
+    the most batches and steps. Processes are ranks of the same run if they ran at the same time and have different rank
+    numbers from a launcher or a library.
     """
     families = _families(recordings)
     weights: dict[str, tuple[int, int]] = {}
@@ -190,7 +193,7 @@ def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
 
 
 def _ranks(families: Sequence[list[ProcessRecording]]) -> list[list[ProcessRecording]]:
-    """Return the ranks of the first of several runs of a script: its family and, if it has the number of a rank, the
+    """Return the ranks of the first run of a script. They are the first family and, if it has a rank number, the
     families with other numbers that ran at the same time.
     """
     first = families[0]
@@ -217,8 +220,8 @@ def _overlap(one: ProcessRecording, other: ProcessRecording) -> bool:
 
 
 def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecording]]:
-    """Return processes by rank: first the rank's own, then those that it started. A process that has a rank, and one
-    that trains by itself and is no worker of a loader, is a rank itself, whatever started it.
+    """Return processes grouped by rank. Each group begins with the rank's own process. A process is a rank itself,
+    whatever process started it, if it has a rank number of its own, or if it trains and is not a worker of a loader.
     """
     by_number = {(recording.process.host, recording.process.process): recording for recording in recordings}
     families: dict[int, list[ProcessRecording]] = {}
@@ -234,14 +237,14 @@ def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecord
 
 
 def _is_own(process: ProcessRecording, parent: ProcessRecording) -> bool:
-    """Return whether a process is no helper of the one that started it."""
+    """Return whether a process is not a helper of its parent process."""
     kinds = {event.kind for event in process.events}
     trains = bool(kinds & _STEPS) and "worker" not in kinds
     return trains or (_rank(process) is not None and _rank(process) != _rank(parent))
 
 
 def _rank(recording: ProcessRecording) -> int | None:
-    """Return the rank as the launcher gave it, or else as a library did."""
+    """Return the rank number that the launcher gave, otherwise the one that a library gave."""
     if recording.process.rank is not None:
         return recording.process.rank[0]
     return next((event.values[0] for event in recording.events if event.kind == "rank"), None)
@@ -266,7 +269,7 @@ def _ranked(number: int, family: Sequence[ProcessRecording]) -> RankRecording:
 
 
 class _OpenPass:
-    """A pass that is under way."""
+    """A pass that has not ended yet."""
 
     def __init__(self, loader: str, begin: float) -> None:
         self.loader, self.begin = loader, begin
@@ -284,7 +287,9 @@ class _OpenPass:
 
 
 class _Walk:
-    """Passes, steps and transfers of a process, taken from its events one after another. stages: of tf.data."""
+    """Passes, steps and transfers of a process, collected from its events in order. stages: stages of tf.data
+    pipelines.
+    """
 
     def __init__(self, stages: Mapping[int, PipelineStage]) -> None:
         self._pipelines = {number: chain_name(chain(stages, number)) for number in stages}
@@ -309,9 +314,9 @@ class _Walk:
             action(self, event)
 
     def _loader(self, number: Any) -> str | None:
-        """Return the name of a loader. Loaders with the same settings, and pipelines of tf.data with the same stages,
-        share it, because some programs make a new one for each epoch. None for iterators that TensorFlow makes for
-        itself.
+        """Return the name of a loader. Some programs create a new loader for each epoch. Therefore, loaders with the
+        same settings have the same name, and so have pipelines of tf.data with the same stages. Return None for
+        iterators that TensorFlow creates for itself.
         """
         if not isinstance(number, list):
             return self._names.get(number, str(number))
@@ -331,7 +336,9 @@ class _Walk:
         self._begin(event, loader)
 
     def _begin(self, event: Event, loader: str) -> _OpenPass:
-        """Begin a pass. Workers begin to read, and the program to wait, before the event."""
+        """Begin a pass. Its begin is before the event, because workers begin to read, and the program to wait, before
+        that.
+        """
         made = self._open[_key(event.values[0])] = _OpenPass(loader, event.time - event.values[1])
         self._passes.append(made)
         return made
@@ -416,17 +423,17 @@ class _Walk:
 
 
 def _key(number: Any) -> Any:
-    """Return what stands for a loader among those that are open: its number, or that of a pipeline of tf.data."""
+    """Return the key of an open loader: its number, or the number of a tf.data pipeline."""
     return tuple(number) if isinstance(number, list) else number
 
 
 def _begun(spans: Sequence[tuple[float, float]], begin: float, end: float) -> Sequence[tuple[float, float]]:
-    """Return the spans that begin between two times, of spans in the order of their begin."""
+    """Return the spans that begin between two times. spans: sorted by their begin."""
     return spans[bisect_left(spans, (begin, -math.inf)) : bisect_right(spans, (end, math.inf))]
 
 
 def _tell_apart(passes: Sequence[_OpenPass]) -> None:
-    """Give loaders of one name that are iterated together a name each."""
+    """Give different names to loaders of the same name that are iterated at the same time."""
     latest: dict[str, list[_OpenPass]] = defaultdict(list)
     for made in sorted(passes, key=lambda made: made.begin):
         same = latest[made.loader]
@@ -436,7 +443,7 @@ def _tell_apart(passes: Sequence[_OpenPass]) -> None:
 
 
 def is_between(some: Sequence[RecordedBatch], others: Sequence[RecordedBatch]) -> bool:
-    """Return whether a loader gave some batches between the first and the last of others."""
+    """Return whether a loader returned a batch between the first and the last of other batches."""
     if not others:
         return False
     first = bisect_right(some, others[0].time, key=lambda batch: batch.time)
@@ -456,8 +463,9 @@ _ACTIONS: dict[str, Callable[[_Walk, Event], None]] = {
 def _computed(
     batches: Sequence[RecordedBatch], end: float | None, others: Sequence[tuple[float, float]]
 ) -> list[RecordedBatch]:
-    """Return the batches with the time of computation after each. end: when the program asked for a batch after the
-    last. others: spans of passes of other loaders and of transfers, which are no computation of a step.
+    """Return the batches with the computation time after each. end: time at which the program requested a batch after
+    the last one. others: spans of passes over other loaders and of transfers. They are not part of the computation of a
+    step.
     """
     asked = [*(batch.time - batch.wait for batch in batches[1:]), end]
     made = []

@@ -1,4 +1,6 @@
-"""A run under the recorder: its folder, which brings a copy of the recorder, its variables, its summary."""
+"""A run under the recorder: its folder, which contains a copy of the recorder, its environment variables, and its
+summary.
+"""
 
 import contextlib
 import errno
@@ -28,8 +30,8 @@ _LATE_S = 0.1
 
 
 def prepare(folder: Path | None) -> Path:
-    """Make the folder of a recording, with a copy of the recorder. Raise ConfigError if it has a recording or other
-    files already.
+    """Create the folder of a recording, with a copy of the recorder. Raise ConfigError if the folder already contains a
+    recording or other files.
     """
     folder = Path(time.strftime("recording-%Y%m%d-%H%M%S") if folder is None else folder).absolute()
     if (folder / "recorder").exists() or recording_files.is_recording(folder):
@@ -47,7 +49,7 @@ def prepare(folder: Path | None) -> Path:
 
 
 def discard(folder: Path) -> None:
-    """Remove the folder of a recording whose program did not start, and nothing else in it."""
+    """Remove the folder of a recording whose program did not start. Other files in the folder are kept."""
     shutil.rmtree(folder / "recorder")
     (folder / PROCESSES).rmdir()
     if not any(folder.iterdir()):
@@ -55,7 +57,9 @@ def discard(folder: Path) -> None:
 
 
 def variables(folder: Path, is_anonymous: bool) -> dict[str, str]:
-    """Return the variables that switch recording on. Hashes of two recordings cannot be compared: each has its salt."""
+    """Return the environment variables that enable recording. Hashes of two recordings cannot be compared, because each
+    recording has its own salt.
+    """
     given = os.environ.get("PYTHONPATH")
     # Python takes an empty entry for the working directory, but an empty variable for none.
     others = [path for path in given.split(":") if not path.endswith(f"/{_START}")] if given else []
@@ -65,13 +69,14 @@ def variables(folder: Path, is_anonymous: bool) -> dict[str, str]:
 
 
 def exports(values: Mapping[str, str]) -> str:
-    """Return commands of a shell that set the variables."""
+    """Return shell commands that set the variables."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
 def run(command: Sequence[str], values: Mapping[str, str], folder: Path) -> None:
-    """Become the program, with these variables: its exit code, its signals and its terminal are then its own. A process
-    beside it prints the summary of the recording when it has ended. Raise OSError if the program cannot be run.
+    """Replace this process by the program, with these variables. Exit code, signals and terminal are then those of the
+    program. A separate process prints the summary of the recording after the program has ended. Raise OSError if the
+    program cannot be run.
     """
     program = os.getpid()
     if sys.stderr is not None:  # the caller may have closed it
@@ -89,7 +94,7 @@ def run(command: Sequence[str], values: Mapping[str, str], folder: Path) -> None
 
 
 def _become(command: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
-    """Become the program. The shell runs a script whose first line names no interpreter, as it does everywhere."""
+    """Replace this process by the program. The shell runs a script whose first line names no interpreter."""
     try:
         os.execvpe(command[0], list(command), variables)
     except OSError as fault:
@@ -100,8 +105,8 @@ def _become(command: Sequence[str], variables: Mapping[str, str]) -> NoReturn:
 
 
 def _summarize(program: int, folder: Path) -> NoReturn:
-    """Print the summary on stderr when a process has ended, and end. If the folder of the recording is gone, the
-    program could not be run.
+    """Wait for the end of a process, print the summary of its recording on stderr, and exit. If the folder of the
+    recording is gone, the program could not be run, and nothing is printed.
     """
     try:
         os.setsid()
@@ -119,7 +124,9 @@ def _summarize(program: int, folder: Path) -> NoReturn:
 
 
 def _close_inherited() -> None:
-    """Close all files but the first three: whoever waits for their end, or for a lock, waits for the program alone."""
+    """Close all files except the first three. Processes that wait for these files to close, or for a lock, then wait
+    only for the program.
+    """
     for number in map(int, os.listdir("/proc/self/fd")):
         if number > 2:
             with contextlib.suppress(OSError):  # the descriptor of the list itself is closed already
@@ -127,7 +134,7 @@ def _close_inherited() -> None:
 
 
 def _begun(process: int) -> str | None:
-    """Return when a process began, in ticks since the start of the machine; None if it has ended."""
+    """Return the start time of a process, in ticks since the start of the machine; None if it has ended."""
     try:
         state, *facts = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

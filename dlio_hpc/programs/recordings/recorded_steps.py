@@ -1,4 +1,4 @@
-"""Steps of a recorded program, as the loader gave them and as the kernel counted their bytes."""
+"""Steps of a recorded program, from the loader and from the byte counts of the kernel."""
 
 import statistics
 
@@ -11,8 +11,8 @@ from dlio_hpc.programs.step_check import StepProfile
 
 def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_in_memory: bool) -> StepProfile:
     """Return the steps of the training loader. is_in_memory: whether the workload reads the dataset into memory. The
-    program may do so in the first pass, which then does not count. Bytes are unknown if the dataset is, or may be,
-    mapped into memory, so that no system call reads it, whose bytes the kernel would count.
+    program may read the dataset in the first pass, which is then ignored. Bytes are unknown if the dataset is, or may
+    be, mapped into memory, because the kernel only counts bytes of system calls.
     """
     doubt = doubted_data.doubt(program, made, data)
     is_in_doubt = data.is_mapped or (data.is_memory and bool(doubt))

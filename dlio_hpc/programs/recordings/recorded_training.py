@@ -1,4 +1,4 @@
-"""Training of a recorded program: the loader that feeds it, its passes, and the passes that evaluate."""
+"""Training of a recorded program: the loader that feeds it, the passes over it, and the passes for evaluation."""
 
 import re
 from bisect import bisect_right
@@ -24,11 +24,12 @@ _LOOK = 0.25
 
 
 class RecordedTraining(NamedTuple):
-    """Training of a program. loader: name of its loader. settings: of the loader, as its library names them. passes: of
-    each rank over the loader. evaluation: passes of other loaders without a step, of each rank. is_proven: whether
-    steps of an optimizer or of fit, or gradients, were recorded. other_loaders: names of other loaders with steps.
-    beside_it: names of loaders whose batches came between those of this one. per_item: samples of an item of the
-    dataset. is_in_thread: whether a thread of the program asks for batches, which may wait for the program in between.
+    """Training of a program. loader: name of its loader. settings: settings of the loader, with the names of its
+    library. passes: passes of each rank over the loader. evaluation: passes of each rank for evaluation, which have no
+    steps. is_proven: whether optimizer steps, steps of fit, or gradients were recorded. other_loaders: names of other
+    loaders with steps. beside_it: names of loaders whose batches alternate with those of the training loader. per_item:
+    samples per item of the dataset. is_in_thread: whether a thread of the program requests the batches. Such a thread
+    may wait for the program in between.
     """
 
     loader: str
@@ -48,8 +49,8 @@ class RecordedTraining(NamedTuple):
 
 
 def training(program: RecordedProgram) -> RecordedTraining | None:
-    """Return the training of a program: of the loaders with steps, or else of all, the one with most batches. Return
-    None if no loader gave a batch.
+    """Return the training of a program. Its loader is the one with the most batches among the loaders with steps, or
+    among all loaders if none has steps. Return None if no loader returned a batch.
     """
     loaders = [by_loader(rank) for rank in program.ranks]
     batches: Counter[str] = Counter()
@@ -83,9 +84,9 @@ def training(program: RecordedProgram) -> RecordedTraining | None:
 def _evaluating(
     passes_of: Mapping[str, Sequence[Pass]], names: set[str], has_steps: bool, beside_it: Sequence[str]
 ) -> list[Pass]:
-    """Return the passes of a rank that evaluate, in the order of their begin: those without a step of other loaders
-    and, if it has steps, the whole ones of the training loader. names: of the training loader. beside_it: names of
-    loaders that are iterated with it.
+    """Return the passes of a rank for evaluation, sorted by their begin: passes without steps over other loaders and,
+    if the training loader has steps, complete passes without steps over the training loader. names: names of the
+    training loader. beside_it: names of loaders that are iterated together with it.
     """
     made = [
         one
@@ -100,8 +101,8 @@ def _evaluating(
 
 
 def _with_other_batches(loader: str, steps: Mapping[str, int]) -> set[str]:
-    """Return the names of a loader: those of loaders with steps that differ in the size of their batches alone, as if
-    it grows during the training.
+    """Return all names of a loader. Loaders with steps that differ only in batch size are the same loader, because the
+    batch size may grow during the training.
     """
     rest = _BATCH.sub("", loader)
     return {loader, *(name for name in steps if steps[name] and _BATCH.sub("", name) == rest)}
@@ -112,8 +113,8 @@ def _of_loaders(passes_of: Mapping[str, Sequence[Pass]], names: set[str]) -> lis
 
 
 def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> int:
-    """Return the samples of an item of the dataset: more than one if a function of the program itself makes batches
-    that are longer than their number of items, and all by the same factor.
+    """Return the samples per item of the dataset. There is more than one if the program's own collate function makes
+    all batches longer than their number of items, by the same factor.
     """
     items = settings.get("batch_size")
     if settings.get("library") != "torch" or not items or str(settings.get("collate")).startswith("default"):
@@ -124,21 +125,24 @@ def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> 
 
 
 def _beside(mine: Sequence[Pass], passes: Sequence[Pass]) -> list[Pass]:
-    """Return the passes of other loaders that gave batches between those of the training loader."""
+    """Return the passes over other loaders that returned batches between those of the training loader."""
     batches = sorted((batch for one in mine for batch in one.batches), key=lambda batch: batch.time)
     loaders = {one.loader for one in mine}
     return [one for one in passes if one.loader not in loaders and is_between(batches, one.batches)]
 
 
 def _from_first(one: Pass, together: Sequence[Pass]) -> Pass:
-    """Return a pass with the begin of the first that overlaps it: their workers begin to read together."""
+    """Return a pass whose begin is that of the earliest pass that overlaps it, because the workers of these passes
+    begin to read together.
+    """
     begins = [other.begin for other in together if other.begin <= one.end and one.begin <= other.end]
     return one._replace(begin=min([one.begin, *begins]))
 
 
 def _of_training(passes: Sequence[Pass], has_steps: bool) -> list[Pass]:
-    """Return the passes of a loader that train. A pass without a step is evaluation if others have steps. One that was
-    left after a few batches is a look at the data, or warms up. has_steps: whether the loader has passes with steps.
+    """Return the training passes over a loader. A pass without steps is for evaluation if other passes have steps. A
+    pass that the program left after a few batches is a look at the data or a warm-up. has_steps: whether the loader has
+    passes with steps.
     """
     longest = max((len(one.batches) for one in passes if one.is_whole), default=0)
     kept = [one for one in passes if one.is_whole or not one.batches or len(one.batches) > _LOOK * longest]
@@ -166,7 +170,7 @@ def _settings(program: RecordedProgram, loader: str, pipeline: Pipeline | None) 
 
 
 def reasons(program: RecordedProgram, made: RecordedTraining) -> list[str]:
-    """Return the reasons why the recording does not show that the program trains."""
+    """Return the reasons why the recording is no evidence of training."""
     if made.is_proven:
         return []
     if max(map(len, made.passes)) > 1 and recorded_checkpoints.models(program):
@@ -178,8 +182,9 @@ def reasons(program: RecordedProgram, made: RecordedTraining) -> list[str]:
 
 
 def evaluation_of_epochs(made: RecordedTraining) -> list[list[Pass]]:
-    """Return the passes of evaluation that a workload may have, of each rank. If there are more than epochs, it is the
-    first after the begin of each epoch: others check the data before the training, or test the model after it.
+    """Return the evaluation passes of each rank that a workload can have. If there are more of them than epochs, return
+    only the first one after the begin of each epoch. Other passes check the data before the training, or test the model
+    after it.
     """
     return [
         others if len(others) <= len(mine) else _first_of_each(others, [one.begin for one in mine])

@@ -1,5 +1,5 @@
-"""Values of a workload that a recording shows. A recorded value is what the program itself said or did; its confidence
-is `recorded`. What only follows from recorded values is as sure as the rule that it follows by.
+"""Values of a workload that a recording shows. A value that the program itself states or uses has the confidence
+`recorded`. A value that is derived from recorded values has the confidence of the rule by which it is derived.
 """
 
 import itertools
@@ -74,8 +74,8 @@ def _used(made: RecordedTraining) -> int:
 def _inconsistent(
     program: RecordedProgram, made: RecordedTraining, keys: Mapping[str, DerivedValue]
 ) -> dict[str, DerivedValue]:
-    """Return the keys of which one must be wrong, because together they give another number of steps than the program
-    made; an empty dict if they give the same.
+    """Return keys with lower confidence if together they give another number of steps than the program made, because
+    one of them must be wrong. Return an empty dict if the number is the same.
     """
     names = ("dataset.files", "dataset.samples_per_file", "reader.batch_size", "train.epochs", "train.steps")
     files, per_file, batch, epochs, steps = (keys[name].value for name in names)
@@ -84,30 +84,34 @@ def _inconsistent(
     recorded = statistics.median(sum(len(one.batches) for one in passes) for passes in made.passes)
     if abs(planned - recorded) <= max(epochs, _CONSISTENT * recorded):
         return {}
-    doubt = f"the program took {recorded:,.0f} batches, with these values {planned:,.0f}"
+    doubt = f"the program took {recorded:,.0f} batches, but these values give {planned:,.0f}"
     return {name: keys[name].at_most("medium", doubt) for name in names}
 
 
 def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys that a pipeline without an end leaves less sure: its passes over the files are not told apart."""
+    """Return the keys that are less certain if a pipeline repeats its files without an end, because the end of a pass
+    over the files is unknown.
+    """
     if made.pipeline is None or made.pipeline.repeats is not None:
         return {}
     names = ("dataset.samples_per_file", "train.epochs", "train.steps")
-    return {name: keys[name].at_most("medium", "the pipeline repeats its files without an end") for name in names}
+    return {name: keys[name].at_most("medium", "the pipeline repeats its files endlessly") for name in names}
 
 
 def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the size of a sample, less sure, if other reads in the passes are left out; an empty dict if none are."""
+    """Return the size of a sample with lower confidence if other reads in the passes are left out. Return an empty dict
+    if none are left out.
+    """
     other, name = data.other_reads, "dataset.sample.bytes"
     if other is None or name not in keys or other.bytes <= (1 - _IN_WHOLE) * other.bytes_of_data:
         return {}
-    doubt = f"{format_size(other.bytes)} of other reads in the passes are left out, such as those of {other.path}"
+    doubt = f"{format_size(other.bytes)} of other reads in the passes are left out, such as reads of {other.path}"
     return {name: keys[name].at_most("medium", doubt)}
 
 
 def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys of checkpoints with steps of the workload, each of which takes a batch. A program makes fewer
-    steps of its optimizer if it accumulates gradients, and more if it has several optimizers.
+    """Return the checkpoint keys with steps of the workload, each of which takes one batch. A program makes fewer
+    optimizer steps than batches if it accumulates gradients, and more if it has several.
     """
     every = keys.get("checkpoint.every_steps")
     steps = sum(one.steps for one in made.passes[0])
@@ -121,7 +125,7 @@ def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[s
 
 
 def _of_items(keys: Mapping[str, DerivedValue], per_item: int) -> dict[str, DerivedValue]:
-    """Return the keys that depend on whether the rows of an item are samples."""
+    """Return the keys that depend on the assumption that the rows of an item are samples."""
     reason = f"a batch has {per_item:,} rows for each item of the dataset, which are taken for samples"
     names = ("dataset.samples_per_file", "dataset.sample.bytes", "reader.batch_size")
     return {name: keys[name].at_most("medium", reason) for name in names if name in keys}
@@ -132,7 +136,7 @@ def _recorded(value: Any, evidence: str, level: Confidence = "recorded") -> Deri
 
 
 def _samples(made: RecordedTraining) -> int:
-    """Return the samples that all ranks together use in a pass."""
+    """Return the number of samples that all ranks together use in a pass."""
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     used = sum(max((_of_pass(one, made.per_item) for one in passes), default=0) for passes in made.passes)
     if not used and made.settings.get("batch_size"):
@@ -148,7 +152,7 @@ def _of_pass(one: Pass, per_item: int) -> int:
 
 
 def _distinct(program: RecordedProgram, made: RecordedTraining) -> int:
-    """Return the samples of the dataset: its length as the loader knows it, or what a pass uses."""
+    """Return the number of samples of the dataset: its length according to the loader, or the number in a pass."""
     used = _samples(made)
     length = made.settings.get("samples")
     if isinstance(length, int) and not made.settings.get("is_iterable") and not _is_of_batches(made):
@@ -157,7 +161,7 @@ def _distinct(program: RecordedProgram, made: RecordedTraining) -> int:
 
 
 def _is_of_batches(made: RecordedTraining) -> bool:
-    """Return whether the loader batches nothing itself, so that its samples are batches of the program's own."""
+    """Return whether the loader does not batch, so that its samples are batches that the program makes."""
     return made.settings.get("batch_size") is None and made.settings.get("library") == "torch"
 
 
@@ -174,7 +178,7 @@ def _is_sharded(program: RecordedProgram, made: RecordedTraining) -> bool:
 
 
 def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory: int) -> dict[str, DerivedValue]:
-    """Return the keys of the dataset. total: number of its samples. in_memory: bytes of a sample; 0 if unknown."""
+    """Return the keys of the dataset. total: number of samples. in_memory: bytes of a sample in memory; 0: unknown."""
     count, sizes = len(data.files), data.sizes
     opened_by = Counter(path for rank in program.ranks for path in _paths_of(rank, data))
     is_shared = count == 1
@@ -205,7 +209,7 @@ def _geometry(total: int, data: RecordedData, in_memory: int) -> dict[str, Deriv
     evidence = f"{total:,} samples in {len(data.files):,} files"
     if data.rows:
         per_file = max(1, round(statistics.mean(data.rows.values())))
-        evidence, is_even = f"{per_file:,} rows in a file, as the files say", True
+        evidence, is_even = f"{per_file:,} rows in a file, according to the files", True
     keys = {"dataset.samples_per_file": _recorded(per_file, evidence, "recorded" if is_even else "medium")}
     if data.format == "csv":
         return keys | _of_table(data)
@@ -213,7 +217,7 @@ def _geometry(total: int, data: RecordedData, in_memory: int) -> dict[str, Deriv
 
 
 def _row_group(data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the rows of a row group of Parquet files that are read by row groups."""
+    """Return the number of rows of a row group, for Parquet files that are read by row groups."""
     rows = Counter(read.rows for read in data.reads if read.library == "pyarrow.row_group" and read.rows)
     if not rows:
         return {}
@@ -257,8 +261,8 @@ def _array_bytes(reads: Sequence[Read]) -> list[int]:
 
 
 def _equal_arrays(reads: Sequence[Read]) -> dict[str, DerivedValue]:
-    """Return the keys of the arrays of a file if all files have the same arrays, and more than one of them, and if each
-    visit to a file reads all of them. Otherwise return an empty dict.
+    """Return the keys for several arrays per file if all files have the same arrays, at least two, and if each visit to
+    a file reads all of them. Otherwise return an empty dict.
     """
     by_file: dict[tuple[Path, str], list[tuple[int, int | None]]] = {}
     for read in reads:
@@ -333,7 +337,7 @@ def _ratio(arrays: Arrays, data: RecordedData) -> dict[str, DerivedValue]:
 def _reader(
     program: RecordedProgram, made: RecordedTraining, data: RecordedData, per_file: int
 ) -> dict[str, DerivedValue]:
-    """Return the keys of the reader. per_file: samples of a file."""
+    """Return the keys of the reader. per_file: samples per file."""
     settings, batches = made.settings, made.batches
     lengths = Counter(batch.samples for batch in batches if batch.samples)
     size = (settings.get("batch_size") or 0) * made.per_item or (lengths.most_common(1)[0][0] if lengths else None)
@@ -376,7 +380,7 @@ def _reader(
 def _load(made: RecordedTraining, data: RecordedData) -> DerivedValue:
     """Return `reader.load`."""
     if data.is_mapped:
-        return _recorded("on_demand", "pages of a memory map are read when they are used, unseen", "medium")
+        return _recorded("on_demand", "pages of a memory map are read when they are used, without calls", "medium")
     if made.pipeline is not None and made.pipeline.is_cached:
         if made.pipeline.caches_in_file:
             return _recorded("on_demand", "cache() in a file: later passes read that file instead", "low")
@@ -429,8 +433,8 @@ def _compute(made: RecordedTraining) -> DerivedValue:
 def _evaluation(
     program: RecordedProgram, made: RecordedTraining, keys: dict[str, DerivedValue]
 ) -> dict[str, DerivedValue]:
-    """Return the keys of the passes of evaluation: those of other loaders, without a step. The result is empty if their
-    files are not known, or if a workload cannot have them.
+    """Return the keys of the evaluation passes. Only passes without steps over other loaders are used. The result is
+    empty if their files are unknown, or if a workload cannot have such passes.
     """
     epochs = int(keys["train.epochs"].value)
     evaluation = recorded_training.evaluation_of_epochs(made)
@@ -475,7 +479,7 @@ def _epochs(made: RecordedTraining) -> dict[str, DerivedValue]:
 
 
 def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> dict[str, DerivedValue]:
-    """Return the keys of the workload of a program that reads in a loop of its own."""
+    """Return the keys of the workload of a program that reads without a loader."""
     total = sum({visit.unit: visit.samples for mine in loop.visits for visit in mine}.values())
     shared = [_paths_of(rank, data) for rank in program.ranks]
     is_sharded = len(shared) == 1 or not set.intersection(*shared) or data.arrays is not None
@@ -509,8 +513,9 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
 
 
 def _doubted(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys of a program that reads far less often than it steps: it keeps its data in memory, or reads them
-    in a way that is not recorded. Only files, checkpoints and what they are stay as they are.
+    """Return the keys of a program with far fewer reads than steps, with lower confidence. Such a program keeps its
+    data in memory, or reads them by calls that are not recorded. The keys for the files and the checkpoints keep their
+    confidence.
     """
     sure = ("dataset.format", "dataset.file", "checkpoint.")
     doubt = "far fewer reads than steps were recorded"

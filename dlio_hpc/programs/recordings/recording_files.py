@@ -1,4 +1,4 @@
-"""Files of a recording, one per process. Recorder: programs/recorder, which says what a line holds."""
+"""Files of a recording, one per process. The recorder, programs/recorder, defines the content of their lines."""
 
 import io
 import os
@@ -25,7 +25,7 @@ _UNUSED, _ALIKE = frozenset({"fetch"}), frozenset({"step", "open"})
 
 
 class Process(Struct, frozen=True):
-    """Head of a file: a process of the program."""
+    """First line of a file, which describes a process of the program."""
 
     format: str
     version: int
@@ -41,7 +41,7 @@ class Process(Struct, frozen=True):
 
 
 class Event(NamedTuple):
-    """Something that happened in a process. time: seconds since 1970. kind and values: as the recorder wrote them."""
+    """Event of a process. time: seconds since 1970. kind, values: as written by the recorder."""
 
     time: float
     kind: str
@@ -49,7 +49,7 @@ class Event(NamedTuple):
 
 
 class ProcessRecording(NamedTuple):
-    """What was recorded of a process. files: path by number. has_end: whether the process ended by itself, not killed.
+    """Recording of a process. files: path by number. has_end: whether the process ended by itself and was not killed.
     faults: what is missing from the recording.
     """
 
@@ -78,8 +78,8 @@ def listed(folder: Path) -> list[Path]:
 
 
 def load(folder: Path) -> list[ProcessRecording]:
-    """Return all processes of a recording in the order of their start. Raise ConfigError if it has none, and InvalidRun
-    if a file has no head that this version reads, or if the recording is too large.
+    """Return all processes of a recording, sorted by their start. Raise ConfigError if there are none. Raise InvalidRun
+    if this version cannot read the first line of a file, or if the recording is too large.
     """
     made: list[ProcessRecording] = []
     size = events = 0
@@ -96,17 +96,18 @@ def load(folder: Path) -> list[ProcessRecording]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file. Raise InvalidRun for what the recorder does not write: a pipe, a folder, a link, a
+    """Return the content of a file. Raise InvalidRun if it cannot be from the recorder: a pipe, a folder, a link, or a
     file that is too large.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as fault:
-        raise InvalidRun(f"{path} is no recording of a process: {fault.strerror}") from fault
+        raise InvalidRun(f"{path} is not a recording of a process: {fault.strerror}") from fault
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > _MOST:
-            raise InvalidRun(f"{path} is no recording of a process: it is no file, or larger than {format_size(_MOST)}")
+            why = f"it is not a file, or is larger than {format_size(_MOST)}"
+            raise InvalidRun(f"{path} is not a recording of a process: {why}")
         with open(descriptor, "rb", closefd=False) as file:  # open() takes no folder
             return file.read(_MOST)
     finally:
@@ -118,7 +119,7 @@ def _load(path: Path) -> ProcessRecording:
     try:
         process = msgspec.json.decode(lines.readline(), type=Process)
     except (ValueError, RecursionError) as fault:
-        raise InvalidRun(f"{path} is no recording of a process: {fault}") from fault
+        raise InvalidRun(f"{path} is not a recording of a process: {fault}") from fault
     if process.version != VERSION:
         raise InvalidRun(
             f"{path} was recorded in version {process.version} of the format; this version of dlio-hpc reads {VERSION}"

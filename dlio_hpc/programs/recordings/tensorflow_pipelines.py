@@ -1,4 +1,4 @@
-"""Settings of a recorded pipeline of tf.data, in the words of a workload."""
+"""Settings of a recorded tf.data pipeline, as settings of a workload."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,11 @@ _OPENING = ("interleave", "flat_map", *_READERS)
 
 
 class Pipeline(NamedTuple):
-    """A pipeline. format: of the files that it reads; empty if a function of the program reads them. files: that it
-    names. batch: samples of a batch. interleave: files that are read in turn. threads: None where TensorFlow chooses.
-    ahead: batches that are ready or lie in a buffer to shuffle; None where TensorFlow chooses. buffer: bytes of a
-    request. repeats: passes of the pipeline over its files in one pass of its iterator; None without an end.
+    """A pipeline. format: format of the files that it reads; empty if a function of the program reads them. files:
+    files that it names. batch: samples per batch. interleave: number of files that are read in turn. threads: None if
+    TensorFlow chooses. ahead: number of batches that are ready or in a shuffle buffer; None if TensorFlow chooses.
+    buffer: bytes of a request. repeats: passes of the pipeline over its files in one pass of its iterator; None if
+    there is no end.
     """
 
     format: str
@@ -36,7 +37,7 @@ class Pipeline(NamedTuple):
 
 
 def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
-    """Return the pipeline of that name, or None if no pipeline has it."""
+    """Return the pipeline with this name, or None if there is none."""
     last = next((number for number in reversed(list(stages)) if chain_name(chain(stages, number)) == name), None)
     if last is None:
         return None
@@ -70,7 +71,7 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
 
 
 def _batch(parts: Sequence[PipelineStage]) -> int | None:
-    """Return the samples of a batch. Batches of batches have those of all, and unbatch() leaves none."""
+    """Return the samples per batch. Nested batch stages multiply. Stages before unbatch() do not count."""
     sizes: list[int | None] = []
     for stage in parts:
         if stage.name in _BATCHES:
@@ -88,7 +89,7 @@ def _setting(stage: PipelineStage, place: str, key: str) -> int | None:
 
 
 def _ahead(prefetched: Sequence[Any], shuffled: Sequence[Any], batch: int | None) -> int | None:
-    """Return the batches that are ready or lie in a buffer to shuffle."""
+    """Return the number of batches that are ready or in a shuffle buffer."""
     if any(count is None or count < 0 for count in [*prefetched, *shuffled]):
         return None
     return sum(map(int, prefetched)) + sum(math.ceil(int(count) / max(batch or 1, 1)) for count in shuffled)
@@ -101,6 +102,6 @@ def _repeats(parts: Sequence[PipelineStage]) -> int | None:
 
 
 def _shuffles_files(parts: Sequence[PipelineStage]) -> bool:
-    """Return whether the names of files are shuffled. list_files shuffles unless it is told not to."""
+    """Return whether the names of files are shuffled. list_files shuffles by default."""
     is_listed = any(stage.name == "list_files" and _setting(stage, "1", "shuffle") is not False for stage in parts)
     return is_listed or any(stage.name == "shuffle" for stage in parts)

@@ -1,4 +1,4 @@
-"""Bytes that the processes of a program read without a recorded call, by the kernel's count."""
+"""Bytes that the processes of a program read without a recorded call, according to the kernel's counters."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,9 @@ _MUCH, _LEAST = 0.25, 1 << 20
 
 
 def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: float) -> str | None:
-    """Return a sentence on the bytes that were read between `begin` and `end` without a recorded call, or None if they
-    are few or the kernel did not count. Compressed data have more bytes than the kernel counts, and hide others.
+    """Return a sentence on the bytes that were read between `begin` and `end` without a recorded call. Return None if
+    they are few, or if the kernel did not count. Recorded reads of compressed data have more bytes than the kernel
+    counts, so they may hide other reads.
     """
     counts = [count for rank in ranks for count in read_counts.of(rank)]
     if not counts:
@@ -31,8 +32,8 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
 
 
 def _bytes(read: Read, data: RecordedData, usual: int) -> int:
-    """Return the bytes of a read: of its result, or of the file, if a whole file was read or opened. usual: size of a
-    file whose size is unknown.
+    """Return the bytes of a read: the bytes of its result or, if a whole file was read or opened, the size of the file.
+    usual: size to use for a file of unknown size.
     """
     if read.place is not None or read.library.startswith("pandas"):
         return read.size or 0

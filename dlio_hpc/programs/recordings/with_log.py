@@ -1,4 +1,6 @@
-"""A recording beside Darshan logs of the same run: values of the program from one, requests from the other."""
+"""A recording together with Darshan logs of the same run: the recording gives values of the program, and the log gives
+requests.
+"""
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import format_seconds, format_size
@@ -23,9 +25,9 @@ _SAME = 0.5
 
 
 def combine(recording: Character, log: Character) -> Character:
-    """Return the character of a program from its recording and its log. log: character with a workload, whether or not
-    its I/O looks like training: the recording says whether the program trains. Raise ConfigError if the two are not of
-    one run.
+    """Return the character of a program from its recording and its log. log: character with a workload, even if the I/O
+    in the log does not look like training, because the recording decides that. Raise ConfigError if the two are not
+    from the same run.
     """
     _check(recording, log)
     notes = [*recording.notes, *log.notes]
@@ -56,15 +58,16 @@ def _check(recording: Character, log: Character) -> None:
 
 
 def _share_of_files(recording: Character, log: Character) -> float:
-    """Return the share of the recorded files of the dataset that the log has as well."""
+    """Return the share of the recorded files of the dataset that are also in the log."""
     recorded = {file.path for file in file_roles.of(recording.derived.roles, "dataset")}
     logged = {file.path for file in file_roles.of(log.derived.roles, "dataset")}
     return len(recorded & logged) / max(len(recorded), 1)
 
 
 def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the surer value of each key; the recorded one if both are as sure. If neither is sure what a sample is,
-    the log shows at least the arrays that are read.
+    """Return the value with the higher confidence for each key, or the recorded value if both are equal. If both have
+    low confidence in the shape of a sample, the value of the log is used, because the log at least shows the arrays
+    that are read.
     """
     is_unsure = _least(recorded) <= sureness("low")
     is_geometry_logged = _least(logged) >= _least(recorded) if is_unsure else _least(logged) > _least(recorded)
@@ -84,7 +87,7 @@ def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) 
 
 
 def _unfit(keys: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> set[str]:
-    """Return the keys that belong to another order, or to other samples, than those that were chosen."""
+    """Return the keys that do not fit the chosen order or the chosen samples."""
     samples = "dataset.samples_per_file"
     has_others = samples not in logged or keys[samples].value != logged[samples].value
     unfit = {"reader.shuffle.block": not keys["reader.shuffle.samples"].value, "reader.reopen": has_others}
@@ -92,8 +95,9 @@ def _unfit(keys: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> se
 
 
 def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the size of a request if the log took each for a sample, and the recording knows larger samples, or
-    smaller ones of HDF5, of which a program reads several in a call.
+    """Return `reader.transfer_size` if the log treats each request as a sample, but the samples in the recording are
+    larger. Also return it if the samples are smaller and the format is HDF5, because a program may then read several
+    samples in a call.
     """
     request, own, size = logged.get("reader.transfer_size"), *(made.get(_SIZE) for made in (logged, recorded))
     if request is None or request.value is not None or own is None or size is None or "dataset.chunk" in recorded:
@@ -106,7 +110,7 @@ def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue])
 
 
 def _least(keys: dict[str, DerivedValue]) -> int:
-    """Return the sureness of the least sure of the keys that say what a sample is, without the type of its values."""
+    """Return the lowest confidence of the keys that describe a sample, without the type of its values."""
     return min(
         sureness(value.confidence)
         for key, value in keys.items()

@@ -1,4 +1,4 @@
-"""A derived workload that dlio-hpc itself accepts: a value that contradicts another is left at its default."""
+"""A derived workload that dlio-hpc accepts. A value that contradicts another value is left at its default."""
 
 import re
 import tempfile
@@ -16,8 +16,8 @@ _KEY = re.compile(r"[a-z_]+(?:\.[a-z_]+)*")
 
 
 def write(character: Character, name: str) -> tuple[Character, str]:
-    """Return the text of the workload, and the character without the values that were left out. Raise ConfigError if a
-    workload without them is refused, too.
+    """Return the text of the workload, and the character without the values that were left out. Raise ConfigError if
+    the workload is refused even without them.
     """
     while True:
         text = workload_yaml.write(character, name)
@@ -33,7 +33,7 @@ def write(character: Character, name: str) -> tuple[Character, str]:
 
 
 def _fault(text: str) -> str | None:
-    """Return why the workload is refused, or None if it is accepted."""
+    """Return the reason why the workload is refused, or None if it is accepted."""
     with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
         path = Path(folder) / "derived.yaml"
         path.write_text(text, encoding="utf-8")
@@ -45,7 +45,9 @@ def _fault(text: str) -> str | None:
 
 
 def _blamed(fault: str, keys: dict[str, DerivedValue]) -> str | None:
-    """Return the least sure of the keys that a fault names, or None if it names none that can be left out."""
+    """Return the key with the lowest confidence among the keys that a fault names, or None if none of them can be left
+    out.
+    """
     named = [key for word in _KEY.findall(fault) for key in keys if key == word or key.endswith(f".{word}")]
     spare = [key for key in named if not key.startswith(_NEEDED)]
     return min(spare, key=lambda key: sureness(keys[key].confidence), default=None)

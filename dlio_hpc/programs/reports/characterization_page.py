@@ -78,14 +78,14 @@ def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
 
 
 def banner_of(character: Character) -> Banner:
-    """Return the banner. If there are signs that the program is not a training program, the banner states the first
-    sign. Otherwise, the banner states how many values are known, and with which confidence.
+    """Return the banner. If there are reasons why the program does not look like training, the banner states the first
+    one. Otherwise, the banner states how many values are known, and with which confidence.
     """
     keys, against = character.derived.keys, character.derived.against
     if against:
         return Banner(
             "inconclusive" if keys else "not measured",
-            f"The program is not shown to train: {against[0]}.",
+            f"The program does not look like training: {against[0]}.",
         )
     weak = {level: sum(estimate.confidence == level for estimate in keys.values()) for level in ("low", "unknown")}
     known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"

@@ -1,5 +1,5 @@
-"""Report of characterize --check: the verdict, the values that were not derived, the steps beside those of the program,
-and the similarity to the log.
+"""Report of characterize --check: the verdict, the values that were not derived, the comparison of the steps, and the
+similarity to the log.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ _NAMES = {
 
 
 class NotDerived(NamedTuple):
-    """Parts of the program's I/O that the workload does not take from the log or the recording. keys: values of the
-    keys that these do not show; they are defaults. left_out: lines on files that are left out. untraced_bytes: bytes
+    """Parts of the program's I/O that the workload does not take from the log or the recording. keys: default values of
+    keys that the log or the recording does not show. left_out: lines on files that are left out. untraced_bytes: bytes
     that the log counts but does not trace. notes: limitations of the log.
     """
 
@@ -71,7 +71,7 @@ class Checked(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the graver verdict."""
+        """Exit code of the more severe verdict."""
         verdicts = [self.requests and self.requests.verdict, self.steps]
         outcomes = [verdict.outcome for verdict in verdicts if verdict is not None]
         return OUTCOMES[min(outcomes, key=_GRAVITY.index)].exit_code
@@ -84,8 +84,8 @@ def not_derived(character: Character, untraced_bytes: int) -> NotDerived:
 
 
 def banner_of(verdict: CheckVerdict, run: Profile) -> Banner:
-    """Return the banner: the score, the tolerance, and the factors that differ, each with its values for the log and
-    for the run. run: profile of the check run.
+    """Return the banner with the score, the tolerance, and the factors that differ, each with its values for the log
+    and the run. run: profile of the check run.
     """
     return Banner(state_of(verdict.exit_code), f"{_sentence(verdict)}{_compared(verdict, run)}.")
 
@@ -116,8 +116,8 @@ def _factor(factor: Factor) -> str:
 
 
 def _score(similarity: float, tolerance: float) -> str:
-    """Return the score with three decimals, or with more if it would otherwise seem to be on the other side of the
-    tolerance.
+    """Return the score with three decimals. If rounding moves it to the other side of the tolerance, return more
+    decimals.
     """
     short = f"{similarity:.3f}"
     is_right = (float(short) >= tolerance) == (similarity >= tolerance)
@@ -147,7 +147,9 @@ def _step_figure(factor: StepFactor) -> str:
 
 
 def banner_of_both(checked: Checked) -> Banner:
-    """Return the banner of a check: the graver verdict first, then the other one, or what was not compared."""
+    """Return the banner of a check. It begins with the more severe verdict, followed by the other verdict or by what
+    was not compared.
+    """
     banners = []
     if checked.steps is not None:
         banners.append(banner_of_steps(checked.steps))

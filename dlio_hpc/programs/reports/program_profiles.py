@@ -25,7 +25,7 @@ from dlio_hpc.results.run_result import Result
 
 
 def operand(name: str, path: Path) -> Literal["reference", "job", "log"]:
-    """Return what `name` stands for. path: path of the job, archive or log."""
+    """Return the kind of operand that `name` is. path: path of the job, archive or log."""
     if reference_profile.is_reference(name):
         return "reference"
     return "job" if path.name.endswith(archive.SUFFIX) or (path / rundir.JOB).exists() else "log"
@@ -76,7 +76,7 @@ def examined(character: Character, title: str, is_dataset: bool = False) -> Exam
 
 def _only_saved(character: Character) -> set[str]:
     """Return the files that the program only saves. If a library closes a file in a way that Darshan does not see,
-    Darshan takes reads of the next file with the same descriptor for reads of the saved file.
+    Darshan attributes reads of the next file with the same descriptor to the saved file.
     """
     keys = character.derived.keys
     if "checkpoint.read_back" in keys and keys["checkpoint.read_back"].value:
@@ -85,9 +85,9 @@ def _only_saved(character: Character) -> set[str]:
 
 
 def comparable(character: Character, title: str, run: Profile) -> Profile:
-    """Return the profile of characterized logs that a check run is compared with. If the run has no Darshan log, only
-    its reads of the dataset are known, and most of their sizes to a quarter of an octave. The profile is then limited
-    in the same way.
+    """Return the profile of characterized logs for the comparison with a check run. If the run has no Darshan log, only
+    its reads of the dataset are known, with sizes rounded to a quarter of an octave. The profile is then limited in the
+    same way.
     """
     if run.source != io_profile.MEASURED:
         return of_character(character, title)

@@ -33,8 +33,8 @@ def ordered(rows: Sequence[ProgramRow]) -> list[ProgramRow]:
 
 
 def banner_of(rows: Sequence[ProgramRow], copies: int) -> Banner:
-    """Return the banner: numbers of programs by their trust, and of those that read as training does. copies: number
-    of logs that are copies of other logs.
+    """Return the banner with the numbers of programs by trust, and the number of programs whose reads look like
+    training. copies: number of logs that are copies of other logs.
     """
     counts = {trust: sum(row.trust == trust for row in rows) for trust in _NAMES}
     logs = sum(len(row.logs) for row in rows) + copies
@@ -49,7 +49,9 @@ def banner_of(rows: Sequence[ProgramRow], copies: int) -> Banner:
 
 
 def _state(row: ProgramRow) -> State:
-    """Return the state of a row. A log without traces, which Darshan records on request only, has complete counters."""
+    """Return the state of a row. If a log has no traces, which Darshan records only on request, the state is that its
+    counters are complete.
+    """
     return "good" if row.trust == "part" and set(row.faults) == {"DXT missing"} else _STATES[row.trust]
 
 
@@ -106,8 +108,8 @@ def _digits(value: float) -> str:
 
 
 def write_csv(rows: Sequence[ProgramRow], file: Any) -> None:
-    """Write a CSV header, followed by a row for each program. The column logs has the number of logs, and the column
-    log the path of the first.
+    """Write a CSV header, followed by a row for each program. The column `logs` has the number of logs, and the column
+    `log` has the path of the first log.
     """
     names = [name for name in ProgramRow._fields if name not in ("logs", "faults", "error")]
     header = [*names, "faults", "error", "logs", "log"]

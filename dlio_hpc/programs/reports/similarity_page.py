@@ -1,5 +1,5 @@
-"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs. Its banner
-places the score among those of published pairs.
+"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs. The banner
+compares the score with those of published pairs.
 """
 
 from collections.abc import Iterator, Sequence

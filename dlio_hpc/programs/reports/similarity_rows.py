@@ -92,9 +92,9 @@ def _values(factor: Factor) -> list[str]:
 
 
 def _counts_for(factor: Factor) -> str:
-    """Return the names of the similarity measures that use a factor. Pattern similarity ignores deviations in one
-    percent of the requests. If this tolerance changes the difference between A and B in this factor, also return the
-    difference that pattern similarity uses.
+    """Return the names of the similarity measures that use a factor. Pattern similarity tolerates deviations in one
+    percent of the requests. If this tolerance changes the difference of the factor, return the tolerated difference as
+    well.
     """
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
@@ -104,7 +104,7 @@ def _counts_for(factor: Factor) -> str:
 
 
 def measures(compared: Similarity, known: Yardsticks) -> list[list[str]]:
-    """Return a table row for each measure (header: MEASURE_HEADER)."""
+    """Return whether at least one distance between the distributions of requests is known."""
     rows = [
         ("cosine of the DLIO paper", compared.paper.cosine, known.paper),
         ("pattern similarity", compared.pattern.ratio, known.pattern),

@@ -75,7 +75,7 @@ def _source(character: Character) -> str:
 
 def _head(character: Character) -> list[str]:
     """Return the comment at the top of the file: the confidence, the program, notes, the files that are left out, and
-    how to read the comments.
+    an explanation of the comments.
     """
     job = character.log.job
     nodes = f" on {character.nodes} node(s)" if character.nodes else ""
@@ -141,7 +141,7 @@ def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str
 
 
 def _long(row: str, estimate: DerivedValue) -> list[str]:
-    """Return the lines of a value that is longer than a line: the comment comes first."""
+    """Return the lines of a value that is too long for one line. The comment precedes the value."""
     indent = " " * (len(row) - len(row.lstrip()))
     comment = textwrap.wrap(
         single_line(str(estimate)), _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   "

@@ -200,8 +200,8 @@ def _of_requests(requests: Requests) -> dict[str, Any]:
 
 
 def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """Return the fields of a profile that follow from the sizes of individual requests. lengths: these sizes in bytes,
-    at least one.
+    """Return the fields of a profile that follow from the sizes of individual requests. lengths: these sizes in bytes;
+    not empty.
     """
     small, *around = np.quantile(lengths, [SLACK, 0.5 - SLACK, 0.5 + SLACK], method="nearest")
     return {

@@ -174,7 +174,7 @@ def compare(a: Profile, b: Profile) -> Similarity:
 
 def matrix(rows: Sequence[Profile], columns: Sequence[Profile], names: tuple[str, ...] = PATTERN) -> Matrix:
     """Compare each profile in `rows` with each in `columns`, by pattern similarity over the factors `names`. Profiles
-    with the same title are not compared with each other.
+    with the same title are not compared.
     """
     return Matrix(list(columns), [_row(profile, columns, names) for profile in rows])
 
@@ -226,7 +226,7 @@ def _factor(name: str, first: Profile, second: Profile) -> Factor:
 
 
 def _around(name: str, profile: Profile) -> tuple[float, float] | None:
-    """Return the range in which a size of requests is as long as few requests change; None for other factors."""
+    """Return the range of the request size if a few requests change; None for other factors."""
     return {"request_median": profile.around_median, "request_min": profile.around_min}.get(name)
 
 

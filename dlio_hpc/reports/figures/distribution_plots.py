@@ -212,8 +212,8 @@ def _trimmed(histogram: Histogram, most: int) -> Histogram | None:
 
 
 def _quantiles(edges: Floats, counts: Counts, shares: list[float]) -> list[float]:
-    """Return quantiles of a histogram. The value of a quantile is the geometric mean of the edges of the bin in which
-    it lies, as in result.json. shares: the quantiles to return, such as 0.95.
+    """Return quantiles of a histogram. The value of a quantile is the geometric mean of the edges of its bin, as in
+    result.json. shares: the quantiles to return, such as 0.95.
     """
     at = np.searchsorted(np.cumsum(counts), np.array(shares) * counts.sum())
     quantiles: list[float] = np.sqrt(edges[:-1] * edges[1:])[at].tolist()

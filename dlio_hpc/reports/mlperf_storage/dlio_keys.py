@@ -86,8 +86,8 @@ def settings(run: plan.Run, model: SuiteModel, result: Result, au: float | None)
 
 
 def _unmatched(original: Workload, measured: Workload, model: SuiteModel) -> Iterator[str]:
-    """Yield the changes of keys that have no counterpart. A workload of checkpoints has a dataset and a reader only
-    because dlio-hpc counts checkpoints as samples.
+    """Yield the changes of keys that have no counterpart in dlio_benchmark. A workload of checkpoints has a dataset and
+    a reader only because dlio-hpc counts checkpoints as samples.
     """
     before, after = (dict(history_entry.flat(_plain(workload))) for workload in (original, measured))
     matched = {*_table(model), *_CONVERTED, *_NEUTRAL}
@@ -163,5 +163,5 @@ def _plain(workload: Workload) -> Any:
 
 @functools.lru_cache(maxsize=32)
 def _shipped(name: str) -> Workload:
-    """Return the workload that is shipped under this name, and not a facility's own one of the same name."""
+    """Return the shipped workload of this name. A workload of the facility with the same name is ignored."""
     return plan.resolved(workloads.load(str(shipped.root() / shipped.WORKLOADS / f"{name}.yaml")))

@@ -16,8 +16,8 @@ from dlio_hpc.verdict.history_entry import Entry
 
 
 class RuleFindings(NamedTuple):
-    """Lines on the rules, each with its place in the rules if there is one. unmet: those that the runs do not meet.
-    undecided: those for which this is unknown. met: number of rules that the runs meet.
+    """Lines on the rules, each with its place in the rules if there is one. unmet: rules that the runs do not meet.
+    undecided: rules for which this is unknown. met: number of rules that the runs meet.
     """
 
     unmet: tuple[str, ...]
@@ -50,7 +50,7 @@ def judged(runs: Sequence[ReportedRun], edition: Edition, division: Division) ->
 
 
 def _entries(runs: Sequence[ReportedRun]) -> list[Entry]:
-    """Return the entries of the jobs, with the reported runs alone."""
+    """Return the entries of the jobs, restricted to the reported runs."""
     outcomes = {run.outcome.job.job: run.outcome for run in runs}
     reported = {(run.outcome.job.job, run.run.name) for run in runs}
     entries = [history_entry.of(outcome) for outcome in outcomes.values()]
@@ -63,7 +63,9 @@ def _entries(runs: Sequence[ReportedRun]) -> list[Entry]:
 
 
 def _concerns(check: Check) -> bool:
-    """Return whether a check is of these runs. A criterion that applies to none of them is skipped without a group."""
+    """Return whether a check is of these runs. If a criterion applies to none of them, its check is skipped and has no
+    group.
+    """
     return check.outcome != "skipped" or bool(check.group)
 
 

@@ -46,8 +46,8 @@ _LEFT_OUT_OF_CHECKPOINTS = (
 
 
 def files(run: ReportedRun, division: Division, unmet: Sequence[str] = ()) -> dict[str, bytes]:
-    """Return the files of a run by their paths below the run's folder. unmet: rules that the runs which are reported
-    together do not meet.
+    """Return the files of a run by their paths below the run's folder. unmet: rules that the runs of the report do not
+    meet.
     """
     family = run.model.family
     phase = f"{family}_{'datagen' if run.is_generation else 'run'}"
@@ -78,7 +78,7 @@ def is_written(name: str) -> bool:
 
 
 def missing(run: ReportedRun) -> Iterator[str]:
-    """Yield what the files of a run lack, and why."""
+    """Yield the data that the files of a run lack, with the reasons."""
     yield from _LEFT_OUT
     if run.is_generation:
         return
@@ -165,8 +165,8 @@ def _overrides(run: ReportedRun) -> list[str]:
 
 
 def _output(run: ReportedRun) -> dict[str, Any]:
-    """Return the content of 0_output.json: figures of each epoch. dlio_benchmark calls an epoch without checkpoints
-    inside block 1.
+    """Return the content of 0_output.json: figures of each epoch. dlio_benchmark calls an epoch without its checkpoints
+    block 1.
     """
     epochs = {}
     if run.model.family == "training":

@@ -95,7 +95,7 @@ def _check(outcome: JobOutcome, edition: Edition) -> None:
 
 
 def _check_folders(runs: Sequence[ReportedRun]) -> None:
-    """Raise ConfigError if the layout has no place for all runs."""
+    """Raise ConfigError if the layout does not have a folder for every run."""
     accelerators: dict[str, str | None] = {}
     folders: dict[str, ReportedRun] = {}
     for run in runs:
@@ -107,8 +107,8 @@ def _check_folders(runs: Sequence[ReportedRun]) -> None:
             )
         if (other := folders.setdefault(run.folder, run)) is not run:
             raise ConfigError(
-                f"{other.name} and {run.name} started in the same second, after which their folder is named; "
-                "report them one after the other, each with a --system of its own"
+                f"{other.name} and {run.name} started in the same second, which is the name of their folders; "
+                "report them one after the other, each with its own --system"
             )
 
 

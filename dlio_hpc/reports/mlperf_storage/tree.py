@@ -1,4 +1,4 @@
-"""The folder of a report in the layout of MLPerf Storage: where runs go, and what is not overwritten."""
+"""The folder of a report in the layout of MLPerf Storage: the folders of runs, and files that are not overwritten."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _TITLE = "# Results of dlio-hpc in the layout of MLPerf Storage"
 
 
 class Placement(NamedTuple):
-    """The names that choose a report's place in the layout."""
+    """Names that determine the place of a report in the layout."""
 
     edition: Edition
     division: Division
@@ -31,8 +31,8 @@ class Placement(NamedTuple):
 
 class WrittenReport(NamedTuple):
     """A report that was written. folders: folder of each run below the root, and the name of the run. missing: what the
-    files lack, and why. cautions: reasons for which runs do not measure the storage. rules: the rules of the division
-    that the runs do not meet, or for which this is unknown.
+    files lack, and why. cautions: reasons why runs do not measure the storage. rules: the rules of the division that
+    the runs do not meet, or for which this is unknown.
     """
 
     headline: str
@@ -94,8 +94,8 @@ def _check(folder: Path, is_replaced: bool) -> None:
 
 
 def _is_own(path: Path, folder: Path) -> bool:
-    """Return whether a file lies in the folder of a run that dlio-hpc wrote and has the name of a file of it, or is a
-    report of mlpstorage.
+    """Return whether a file is in the folder of a run that dlio-hpc wrote and has the name of a file of the run, or is
+    a report of mlpstorage.
     """
     if path.name in ("results.json", "results.csv"):
         return True

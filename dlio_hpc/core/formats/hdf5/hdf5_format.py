@@ -49,12 +49,14 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-# Number of bytes that are written at once; they fit into the cache of a core.
+# Number of bytes that are written in one call; they fit into the cache of a core.
 _SLAB = 1 << 20
 
 
 class _Array(NamedTuple):
-    """Generated array of a file. name, shape: of its HDF5 dataset. slabs: its contents, see _slabs()."""
+    """Generated array of a file. name, shape: name and shape of its HDF5 dataset. slabs: its contents, as returned by
+    _slabs().
+    """
 
     name: str
     shape: tuple[int, ...]

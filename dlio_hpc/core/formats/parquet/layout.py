@@ -46,7 +46,7 @@ _PACKED = 8
 
 
 class ColumnChunk(NamedTuple):
-    """Column chunk of a row group. first, width: offset and bytes of the column's part of a sample. head: bytes before
+    """Column chunk of a row group. first, width: offset and size of the column's part of a sample. head: bytes before
     the values. values: bytes of the values. tail: bytes after them. dictionary: bytes of the dictionary page at the
     beginning; 0 if there is none. offset: bytes of the row group before the chunk.
     """

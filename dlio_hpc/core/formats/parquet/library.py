@@ -21,8 +21,8 @@ from dlio_hpc.dataset.sample_layout import Places
 
 
 class _OpenParquet(NamedTuple):
-    """File that pyarrow has opened. lock: of the one thread that may read it, as pyarrow demands: threads that read a
-    ParquetFile at the same time end the process.
+    """File that pyarrow has opened. lock: lock that a thread must hold to read the file. Threads that read a
+    ParquetFile at the same time would crash the process.
     """
 
     path: str
@@ -46,7 +46,7 @@ class _Column(NamedTuple):
 
 class RowGroups:
     """Reader that uses pyarrow.parquet.ParquetFile. Each thread keeps the columns of the row group that it read last.
-    Samples of a row group therefore need one call if no sample of another comes between them.
+    Successive samples of the same row group therefore need one call.
 
     Threads of pyarrow make the requests. Their number and their bytes are taken from the kernel's I/O counters of the
     threads that are not Python's, and of the calling thread.
@@ -74,7 +74,7 @@ class RowGroups:
         self._requests = _Requests()
 
     def _opened(self, number: int, tally: Tally) -> _OpenParquet:
-        """Open a file, of which pyarrow reads the footer. Raise InvalidRun if it is not as expected."""
+        """Open a file. pyarrow reads its footer. Raise InvalidRun if it is not as expected."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -157,7 +157,7 @@ class RowGroups:
 
 class _Requests:
     """Counters of the reads of pyarrow: those of the calling thread, and those of threads that Python does not know.
-    The latter serve all callers, so each call takes what no other call has taken.
+    The latter serve all callers, so each call counts the reads that no other call has counted.
     """
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class _Requests:
 
 
 def _unusable(path: str, fault: OSError) -> Exception:
-    """Return the error for a file that cannot be read. An OSError without a number is one of Arrow's own."""
+    """Return the error for a file that cannot be read. An OSError without a number is an error of Arrow itself."""
     if fault.errno is None:
         return damaged(path, _line(fault))
     return unopened(path, fault)

@@ -22,8 +22,8 @@ _DIRECT = 4096
 
 
 class _Run(NamedTuple):
-    """Values of a column that are to be copied to rows. begin, end: positions of the samples in the batch. chunk: of
-    the column. values: as they are read, shape (samples, bytes of the column).
+    """Values of a column to copy to rows. begin, end: positions of the samples in the batch. chunk: column chunk.
+    values: values as read, shape (samples, bytes of the column).
     """
 
     begin: int

@@ -97,7 +97,7 @@ def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
     """Align the profiler's clock with the rank's clock. Return three values: a time in nanoseconds on the profiler's
     clock, the same moment in seconds on the rank's clock, and the largest possible error of the latter. marks: for each
-    marker event, the timestamps on the rank's clock before and after it, and the event. Each marker event lies between
+    marker event, the timestamps on the rank's clock before and after it, and the event. Each marker event is between
     its two timestamps, which gives a lower and an upper bound on the offset between the clocks. The offset used is
     midway between the highest lower bound and the lowest upper bound.
     """

@@ -6,7 +6,7 @@ import sys
 
 
 def start() -> None:
-    """Start the recorder of the folder above, once. A fault of it is printed; the program runs all the same."""
+    """Start the recorder of the parent folder, once. If this fails, print the fault. The program runs in any case."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if "dlio_recorder" in sys.modules:  # of another recording
         return

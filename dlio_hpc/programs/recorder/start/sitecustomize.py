@@ -1,5 +1,5 @@
-"""Start of the recorder. Python imports a module of this name before it runs a program. The recorder starts first, then
-the sitecustomize of the site, if there is one. Every Python reads this file, 2.7 included.
+"""Start of the recorder. Python imports the module of this name before it runs a program. The recorder starts first,
+and then the site's own sitecustomize, if there is one. Every version of Python reads this file, including 2.7.
 """
 
 import os
