@@ -1,4 +1,4 @@
-"""Report of a program: the values of its workload with their evidence, if it is shown to train, and its files by
+"""Report of a program: the values of its workload with their evidence, if its I/O looks like training, and its files by
 role.
 """
 
