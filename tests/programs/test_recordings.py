@@ -1296,4 +1296,4 @@ def test_values_that_give_another_number_of_steps_are_not_recorded(tmp_path: Pat
         events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
     keys = _one(tmp_path, events).derived.keys
     assert keys["reader.batch_size"].confidence == keys["train.epochs"].confidence == "medium"
-    assert keys["train.epochs"].evidence.endswith("the program took 14 batches, with these values 42")
+    assert keys["train.epochs"].evidence.endswith("the program took 14 batches, but these values give 42")

@@ -26,7 +26,7 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
         return None
     return (
         f"of {format_size(total)} that the kernel counted in the passes, {format_size(unseen)} are not those of the "
-        "recorded reads: they are those of other loaders, of libraries that read more than was asked of them, or of "
+        "recorded reads: they are those of other loaders, of libraries that read more than was requested, or of "
         "calls that are not recorded"
     )
 
