@@ -138,7 +138,7 @@ def test_where_each_run_counts_one_is_enough() -> None:
 def test_one_run_is_not_judged_by_its_value_alone() -> None:
     check = _one(repeats("au", [0.95]), {"min_au": 0.9})
     assert check.outcome == "inconclusive"
-    assert check.text.startswith("95 % in 1 run of one night, 96 % interval 76.12 % to 100 %: the limit lies within")
+    assert check.text.startswith("95 % in 1 run of one night, 96 % interval 76.12 % to 100 %: the limit is within")
     assert "nights were not sampled: nights are assumed to differ by 5 %, and runs by 7 % (--repeat 3 " in check.text
     assert "; 13 more nights would settle it: dlio-submit ... --nights 13" in check.text
     assert _one(repeats("au", [0.85]), {"min_au": 0.9}).outcome == "inconclusive"
@@ -551,7 +551,7 @@ _MORE = "checkpoint.parallelism={tensor: 8, data: 16}"
 @pytest.mark.parametrize(("job", "verdict", "message"), [
     (_checkpoint_job("llama3_70b", 8, 8), "pass", "all 64 ranks"),
     (_checkpoint_job("llama3_8b", 1, 8), "pass", "all 8 ranks"),
-    (_checkpoint_job("llama3_70b", 1, 8), "pass", "8 of 64 ranks, which write their part"),
+    (_checkpoint_job("llama3_70b", 1, 8), "pass", "only 8 of 64 ranks write"),
     (_checkpoint_job("llama3_70b", 16, 8, _MORE), "pass", "all 128 ranks"),
     (_checkpoint_job("llama3_70b", 1, 8, _MORE), "fail", "8 ranks; the model's parallelism has 128"),
     (_checkpoint_job("llama3_70b", 1, 4), "fail", "4 ranks; the model's parallelism has 64"),

@@ -409,7 +409,7 @@ def test_the_commands_show_who_signed(tmp_path: Path, run: Run, keys: Path) -> N
     (path,) = (tmp_path / rundir.BASELINES).glob("*.sig")
     path.unlink()
     listed = run("dlio-hpc", "baseline", "list", "--archive", tmp_path, **facility)
-    assert "does not count: it has no valid signature of a key in" in listed.err
+    assert "is ignored: it has no valid signature of a key in" in listed.err
     shown = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path)
     assert "not checked: there is no file allowed_signers" in shown.out
 
