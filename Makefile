@@ -11,14 +11,14 @@ demo: $(VENV)/demo.stamp
 
 # Installs for all users of a machine: an environment in PREFIX/lib/dlio-hpc, and what install-site writes below PREFIX.
 # The environment needs the interpreter that makes it: it is refused if other users cannot enter its folders.
-# EXTRAS names extras ([mpi,report]), SITE passes options of install-site: SITE='--env DLIO_HPC_SITE=mycluster'.
+# EXTRAS names extras ([mpi,report]), SITE_OPTIONS passes options of install-site: SITE_OPTIONS='--env DLIO_HPC_SITE=mycluster'.
 install:
 	@test -n '$(PREFIX)' || { echo 'Name the folder: make install PREFIX=/sw/dlio-hpc' >&2; exit 2; }
 	@$(CHECK_VERSION)
 	@$(PYTHON) -I dlio_hpc/files/shared_python.py '$(PREFIX)'
 	umask 022 && $(PYTHON) -m venv '$(PREFIX)/lib/dlio-hpc'
 	umask 022 && '$(PREFIX)/lib/dlio-hpc/bin/python' -m pip install --disable-pip-version-check '.$(EXTRAS)'
-	'$(PREFIX)/lib/dlio-hpc/bin/python' -m dlio_hpc install-site '$(PREFIX)' $(SITE)
+	'$(PREFIX)/lib/dlio-hpc/bin/python' -m dlio_hpc install-site '$(PREFIX)' $(SITE_OPTIONS)
 
 # The everyday tests (tests/support/tiers.py): all that need no jobs, and a few jobs for each promise. Six to ten minutes on two cores.
 test: $(VENV)/test.stamp
