@@ -210,7 +210,7 @@ def test_evaluation_passes_are_held_against_their_own_file_system() -> None:
         assert (verdict.outcome(), len(verdict.remarks)) == ("storage", bool(remark)), (kind, verdict.remarks)
         assert "".join(verdict.remarks).startswith(remark)
     moved = _with_passes("ext4", {"storage_bytes_read": 8 * MIB}, ("files elsewhere",))
-    assert "is unknown (some files lie on another file system" in moved.remarks[0]
+    assert "is unknown (some files are on another file system" in moved.remarks[0]
 
 
 def test_a_loop_device_is_only_as_good_as_the_disks_below_it() -> None:

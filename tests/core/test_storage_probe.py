@@ -54,7 +54,7 @@ def test_a_job_compares_its_run_with_a_plain_loop(run: Run, small: Path) -> None
     assert "probe" not in generate
     probe = measured["probe"]
     if filesystem.of(Path(measured["result"]["dataset"]["path"])).kind in storage_proofs.MEMORY:
-        assert "lies in memory" in probe["why_not"]
+        assert "is in memory" in probe["why_not"]
         return
     assert probe["why_not"] is None
     assert probe["threads"] == 4

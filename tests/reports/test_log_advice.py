@@ -132,7 +132,7 @@ def test_a_rank_that_does_the_io_of_all_is_no_slow_node(tmp_path: Path) -> None:
     (sentence,) = _advice(tmp_path / "a.darshan", alone, 5)
     assert sentence == (
         "Rank 0 on n1 is in I/O calls for 4.4 s, while the median of the others is in none: it does the I/O of most "
-        "ranks; let the others read and write, too."
+        "ranks; distribute reads and writes over all ranks."
     )
 
 
