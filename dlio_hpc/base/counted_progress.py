@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+# Function that is called with lines for the user.
+Report = Callable[[str], None]
 # Seconds before the first line, and between two lines.
 _FIRST_S, _INTERVAL_S = 1.0, 2.0
 
@@ -15,7 +17,7 @@ class CountedProgress:
     of items; 0: unknown.
     """
 
-    def __init__(self, report: Callable[[str], None], name: str, unit: str, total: int = 0) -> None:
+    def __init__(self, report: Report, name: str, unit: str, total: int = 0) -> None:
         self._report, self._name, self._unit = report, name, unit
         self._began = time.monotonic()
         self._due = self._began + _FIRST_S

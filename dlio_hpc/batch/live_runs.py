@@ -6,15 +6,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import plan as plans
 from dlio_hpc.results import live_state
 from dlio_hpc.results.live_state import Phase, RankState
 
-# Seconds over which the present rate is taken, number of rates that are kept, and seconds without a new state after
-# which a rate is not shown.
-_WINDOW_S, _RATES, _OLD_S = 5.0, 40, 20.0
+# Seconds over which the present rate is taken, and number of rates that are kept.
+_WINDOW_S, _RATES = 5.0, 40
 # Least share of the steps for which the others wait for a rank that is called the slowest.
 _WAITED_FOR = 0.01
 # Least seconds of a run from which the time left is estimated.
@@ -31,32 +32,49 @@ class Slowest(NamedTuple):
     share: float
 
 
-class LiveRun(NamedTuple):
-    """A run in progress. name: name of its folder. number, runs: place in the plan, from 1, and number of runs; 0 if
-    the plan cannot be read. ranks: number of ranks that have left a state. done, total: steps that all ranks have done,
-    or files of all ranks. wait, compute, sync: shares of the steps, which add up to 1; None without steps.
-    from_storage: share of bytes from storage in the epochs that have ended; None if it is not known. newest: time of
-    the newest state, in seconds since 1970 on a node's clock. The other values are those of RankState, for all ranks.
-    """
+class RunProgress(Struct, frozen=True):
+    """How far a run is that is in progress, by what its ranks last wrote."""
 
     name: str
+    """Name of the run, such as 01-measure."""
     number: int
+    """Place of the run in the plan, from 1; 0: the plan cannot be read."""
     runs: int
+    """Number of runs of the job."""
     ranks: int
+    """Number of ranks that have written their state."""
     phase: Phase
+    """Activity of most ranks."""
     done: int
+    """Steps that all ranks have done, or files that the ranks have generated."""
     total: int
+    """Steps of a rank in the run, or files of the dataset."""
     unit: str
+    """Unit of `done` and `total`: steps or files."""
     epoch: int
+    """Number of the epoch, from 1; 0: the run has no epochs."""
     epochs: int
+    """Number of epochs; 0: the run has none."""
     elapsed_s: float
+    """Seconds since the first step, or since the first file."""
     bytes: int
+    """Bytes of samples that all ranks have read, or bytes of files that they have written."""
     wait: float | None
+    """Part of the steps in which ranks wait for samples; null: no step is done."""
     compute: float | None
+    """Part of the steps in which ranks compute."""
     sync: float | None
-    slowest: Slowest | None
+    """Part of the steps in which ranks wait for other ranks."""
     from_storage: float | None
+    """Bytes that came from storage, divided by the bytes of samples, in the epochs that have ended; null: not known."""
     newest: float
+    """Time of the newest state, seconds since 1970 of a node's clock."""
+
+
+class LiveRun(RunProgress, frozen=True):
+    """A run in progress. slowest: the rank that the others wait for; None if there is none."""
+
+    slowest: Slowest | None
 
     @property
     def mean_rate(self) -> float | None:
@@ -102,8 +120,9 @@ def _run(name: str, names: Sequence[str], states: list[RankState]) -> LiveRun:
         name, names.index(name) + 1 if name in names else 0, len(names), len(states),
         Counter(state.phase for state in states).most_common(1)[0][0], done, total, states[0].unit,
         min(state.epoch for state in states), states[0].epochs, max(state.elapsed_s for state in states),
-        sum(state.bytes for state in states), wait, compute, sync, _slowest(states, has_steps),
+        sum(state.bytes for state in states), wait, compute, sync,
         sum(known) / asked if asked and len(known) == len(arrived) else None, max(state.time for state in states),
+        _slowest(states, has_steps),
     )  # fmt: skip
 
 

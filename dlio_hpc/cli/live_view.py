@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dlio_hpc.base import text_bars
 from dlio_hpc.base.counted_progress import duration
 from dlio_hpc.base.safe_text import in_ascii, printable
 from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.live_runs import LiveRun, RunRates
 
-_BARS = "▁▂▃▄▅▆▇█"
 _BAR, _MARGIN = 24, 2
 
 
@@ -78,7 +78,7 @@ class LiveView:
         known = self._rates.get(watched.directory)
         rates = list(known.history)[-most:] if known and most > 0 else []
         high = max(rates, default=0.0)
-        return "".join(_BARS[min(int(8 * rate / high), 7)] for rate in rates) if high else ""
+        return text_bars.bars(rates, high, high) if high else ""
 
 
 def heading(watched: Watched) -> str:

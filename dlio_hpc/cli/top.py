@@ -5,13 +5,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
 from dlio_hpc.base import serialization
 from dlio_hpc.batch import job_record
 from dlio_hpc.batch.job_watch import Watched, watch
+from dlio_hpc.batch.live_runs import LiveRun, RunProgress
 from dlio_hpc.cli import console
 from dlio_hpc.cli.jobs import on_jobs, sound
 from dlio_hpc.cli.live_view import LiveView, heading
@@ -64,17 +64,17 @@ def _texts(directories: list[Path], every: float, as_json: bool) -> Iterator[str
 
 
 def _document(watched: Watched, rate: float | None) -> LiveDocument:
-    run = watched.live
-    values: dict[str, Any] = {} if run is None else run._asdict()
-    slowest = values.pop("slowest", None)
-    made = None
-    if run is not None:
-        values |= {
-            "MBps": _mega(run.mean_rate), "MBps_now": _mega(rate), "left_s": run.left_s,
-            "slowest_rank": slowest.rank if slowest else None, "slowest_host": slowest.host if slowest else None,
-        }  # fmt: skip
-        made = LiveJobRun(**values)
+    made = None if watched.live is None else _of_run(watched.live, rate)
     return LiveDocument(watched.job.job, watched.job.state, str(watched.directory.absolute()), made)
+
+
+def _of_run(run: LiveRun, rate: float | None) -> LiveJobRun:
+    shared = {name: getattr(run, name) for name in RunProgress.__struct_fields__}
+    rank, host = (None, None) if run.slowest is None else (run.slowest.rank, run.slowest.host)
+    return LiveJobRun(
+        **shared, MBps=_mega(run.mean_rate), MBps_now=_mega(rate), left_s=run.left_s, slowest_rank=rank,
+        slowest_host=host,
+    )  # fmt: skip
 
 
 def _mega(rate: float | None) -> float | None:

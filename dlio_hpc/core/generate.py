@@ -77,7 +77,7 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
             progress.add(size)
             if run.workload.reader.drop_cache:
                 page_cache.drop(path)
-            progress.show(number + 1 - first, last - first, "files", f"{written / 1e6:.0f} MB written by rank 0")
+            progress.show(progress.done, progress.total, "files", f"{written / 1e6:.0f} MB written by rank 0")
     return written
 
 

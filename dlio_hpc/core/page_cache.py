@@ -35,7 +35,7 @@ def drop(path: str) -> bool:
         return False  # reading the file reports the fault
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        if not _resident(path)[1]:
+        if not _pages(path, descriptor)[1]:
             return False
         with suppress(OSError):
             os.fdatasync(descriptor)
@@ -64,20 +64,27 @@ def is_shown(path: str, status: os.stat_result) -> bool:
 
 def _resident(path: str) -> tuple[int, int]:
     try:
-        if not is_shown(path, os.stat(path)):
-            return 0, 0
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # O_NONBLOCK: a FIFO must not block
     except OSError:
         return 0, 0  # reading the file reports the fault
     try:
-        size = os.fstat(descriptor).st_size
+        return _pages(path, descriptor)
+    finally:
+        with suppress(OSError):
+            os.close(descriptor)
+
+
+def _pages(path: str, descriptor: int) -> tuple[int, int]:
+    """Return the counts of resident() for an open file."""
+    try:
+        status = os.fstat(descriptor)
+        if not is_shown(path, status):
+            return 0, 0
+        size = status.st_size
         step = max(_WINDOW, -(-size // _WINDOWS) // _WINDOW * _WINDOW)
         counts = [_in_memory(descriptor, at, min(_WINDOW, size - at)) for at in range(0, size, step)]
     except OSError:
         return 0, 0  # a file system without mmap
-    finally:
-        with suppress(OSError):
-            os.close(descriptor)
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
 
 

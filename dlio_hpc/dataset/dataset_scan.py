@@ -5,22 +5,19 @@ later submission reuses the index if names, sizes and times of changes of all fi
 import hashlib
 import os
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
 
 from dlio_hpc.base import serialization, units
-from dlio_hpc.base.counted_progress import CountedProgress
+from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
 from dlio_hpc.dataset.existing_files import Listing
 from dlio_hpc.dataset.sample_index import Array, SampleIndex, ScannedFile
 from dlio_hpc.files import rundir
-
-Report = Callable[[str], None]
 
 # Number of files of which a job checks that they have not changed since the scan.
 _CHECKED = 4096

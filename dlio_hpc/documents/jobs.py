@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from dlio_hpc.analysis.log.findings import Analysis
+from dlio_hpc.batch.live_runs import RunProgress
 from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.darshan.verdict_file import LogVerdict
 from dlio_hpc.documents.versioned import Versioned
@@ -14,7 +15,6 @@ from dlio_hpc.plan.plan import Kind
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.results.live_state import Phase
 from dlio_hpc.results.probe_result import StorageProbe
 from dlio_hpc.results.run_result import Result, RunError
 
@@ -70,43 +70,9 @@ class JobsDocument(Versioned, frozen=True):
     """The jobs."""
 
 
-class LiveJobRun(Struct, frozen=True):
-    """A run in progress, as its ranks last reported it."""
+class LiveJobRun(RunProgress, frozen=True):
+    """A run while it is in progress, by what its ranks last wrote."""
 
-    name: str
-    """Name of the run, such as 01-measure."""
-    number: int
-    """Place of the run in the plan, from 1; 0: the plan cannot be read."""
-    runs: int
-    """Number of runs of the job."""
-    ranks: int
-    """Number of ranks that have written their state."""
-    phase: Phase
-    """Activity of most ranks."""
-    done: int
-    """Steps that all ranks have done, or files that the ranks have generated."""
-    total: int
-    """Steps of a rank in the run, or files of the dataset."""
-    unit: str
-    """Unit of `done` and `total`: steps or files."""
-    epoch: int
-    """Number of the epoch, from 1; 0: the run has no epochs."""
-    epochs: int
-    """Number of epochs; 0: the run has none."""
-    elapsed_s: float
-    """Seconds since the first step, or since the first file."""
-    bytes: int
-    """Bytes of samples that all ranks have read, or bytes of files that they have written."""
-    wait: float | None
-    """Part of the steps in which ranks wait for samples; null: no step is done."""
-    compute: float | None
-    """Part of the steps in which ranks compute."""
-    sync: float | None
-    """Part of the steps in which ranks wait for other ranks."""
-    from_storage: float | None
-    """Bytes that came from storage, divided by the bytes of samples, in the epochs that have ended; null: not known."""
-    newest: float
-    """Time of the newest state, seconds since 1970 of a node's clock."""
     MBps: float | None
     """Rate since the first step or file, in MB/s; null: nothing was read or written yet."""
     MBps_now: float | None

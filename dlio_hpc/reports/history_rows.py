@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from dlio_hpc.analysis.study import spread_reasons
+from dlio_hpc.base import text_bars
 from dlio_hpc.reports import csv_table, regression_rows
 from dlio_hpc.reports.numbered_notes import NumberedNotes
 from dlio_hpc.results.metrics import METRICS, MetricName
@@ -21,7 +22,6 @@ _COLUMNS = ("study", "site", "state", "ended")
 _OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "settings", "version")
 _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 HEADER = ("ended", "job", "n", "median", "spread", "change", "notes")
-_BARS = "▁▂▃▄▅▆▇█"
 # Minimum range of medians that the full height of the bars stands for, as a share of the largest median.
 _LEAST_SPAN = 0.1
 
@@ -221,7 +221,7 @@ def _bars(medians: Sequence[float]) -> str:
     shown = list(medians)[-60:]
     high = max(shown)
     span = max(high - min(shown), _LEAST_SPAN * high)
-    return "".join(_BARS[min(int(8 * (1 - (high - median) / span)), 7)] for median in shown)
+    return text_bars.bars(shown, high, span)
 
 
 def write_csv(entries: Sequence[Entry], file: Any) -> None:

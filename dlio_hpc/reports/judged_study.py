@@ -1,10 +1,10 @@
 """Reports of studies with the verdict, if the study is a suite."""
 
+from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.reports import regression_page, study_page, verdict_banners
 from dlio_hpc.reports.page import Page
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.verdict import suite
-from dlio_hpc.verdict.judged_jobs import Report
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
+from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.base.nights import nights_of
 from dlio_hpc.files import rundir
@@ -19,7 +20,6 @@ from dlio_hpc.verdict import (
     criteria_file,
     history,
     history_entry,
-    judged_jobs,
     performance_criteria,
     procedure_criteria,
     site_spread,
@@ -78,7 +78,7 @@ class Acceptance(Struct, frozen=True):
         return [check for check in self.checks if check.group == group]
 
 
-def of(judged: Judged, criteria: str | None, report: judged_jobs.Report = lambda _: None) -> Acceptance:
+def of(judged: Judged, criteria: str | None, report: Report = lambda _: None) -> Acceptance:
     """Judge jobs and studies. criteria: name or path of a criteria file; None selects the criteria file that the judged
     suite names. report: function that is called with each note for the user.
     """
@@ -87,7 +87,7 @@ def of(judged: Judged, criteria: str | None, report: judged_jobs.Report = lambda
     return judge(asked, entries, judged.absent, _prior(asked, judged, entries, report))
 
 
-def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: judged_jobs.Report) -> NightPrior:
+def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: Report) -> NightPrior:
     """Return the variation between nights that the histories of the judged jobs show. The histories are not updated for
     this.
     """

@@ -65,8 +65,8 @@ _NIGHTS_OF_A_YEAR = 365.25
 # Share of the newest nights beyond a threshold that begin a level. The others share nights with those of the night
 # before, or of another threshold. Chosen in simulations so that chances are true for levels without a change.
 _OVERLAP = 0.25
-# Largest difference of a normal deviate that rounding makes, and degrees of freedom that count as infinitely many.
-_ROUNDING, _MANY = 1e-6, 1e9
+# Largest difference of a normal deviate that rounding makes.
+_ROUNDING = 1e-6
 # Probability that a date lies before or after the range of a change.
 _TAIL = 0.05
 # Number of positions that are tried at first for the begin and the end of a drift.
@@ -206,17 +206,11 @@ def _quiet(values: Floats, prior: NightSpread, extra: Floats, known: "_Known") -
             most = _CLIP * np.sqrt(sd[first, np.newaxis] ** 2 + more)
             differences = np.clip(differences, -most, most)
         variance = sd[first] ** 2 * error_share(correlation[first], newest) + error[first]
-        with np.errstate(divide="ignore", invalid="ignore"):  # without variance, no night is quiet
-            t = differences.mean(axis=1) / np.sqrt(variance + more.sum(axis=1) / newest**2)
-            z = np.abs(np.where(np.isinf(df[first]), t, _deviates(t, np.minimum(df[first], _MANY))))
+        variance += more.sum(axis=1) / newest**2
+        z = np.abs([deviate(*night) for night in zip(differences.mean(axis=1), variance, df[first], strict=True)])
         night = first + newest - 1
         is_quiet[night] &= z - threshold <= -limits[night]
     return is_quiet
-
-
-def _deviates(t: Floats, df: Floats) -> Floats:
-    """Return normal deviates as deviate() does, without their signs."""
-    return np.asarray(np.sqrt(df * np.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3))
 
 
 def course(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> Course:

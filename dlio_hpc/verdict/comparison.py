@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.plan.study import Judging
 from dlio_hpc.records.outcomes import OUTCOMES
@@ -11,7 +12,7 @@ from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import baseline_comparison, baselines, history_entry, judged_jobs
 from dlio_hpc.verdict.baseline_comparison import USUAL, Judgement, Reference, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
-from dlio_hpc.verdict.judged_jobs import Report, Selected
+from dlio_hpc.verdict.judged_jobs import Selected
 from dlio_hpc.verdict.regression import TOLERANCE
 
 

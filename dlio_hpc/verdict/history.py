@@ -6,7 +6,7 @@ The file is only an index: it can be rebuilt from the archives and the decisions
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc.base import serialization
-from dlio_hpc.base.counted_progress import CountedProgress
+from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.records import job_outcome
@@ -51,9 +51,6 @@ class Where(NamedTuple):
 
 
 EVERYTHING = Where()
-
-
-Report = Callable[[str], None]
 
 
 class _Read(NamedTuple):
@@ -124,8 +121,8 @@ def _read_all(paths: Sequence[Path], report: Report) -> list[_Read]:
 
 def rebuild(folder: Path, report: Report = lambda _: None) -> Taken:
     """Rebuild the history from the archives and decisions. A job whose file is there, but cannot be read, keeps its
-    present entry. Concurrent readers see either the old or the new history.
-    report: function that is called with lines of progress.
+    present entry. Concurrent readers see either the old or the new history. report: function that is called with lines
+    of progress.
 
     The content of the history file is replaced; the file itself is replaced by a new one only if it cannot be used.
     """

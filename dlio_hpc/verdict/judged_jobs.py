@@ -1,9 +1,10 @@
 """Selection of the jobs to judge. Users select jobs by directory, archive, study, or a name in the history."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.batch.job_record import unknown
 from dlio_hpc.files import archive as archives
@@ -18,7 +19,6 @@ from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.validity_criteria import Absent
 
 # Function that is called with each note for the user.
-Report = Callable[[str], None]
 
 
 class Selected(NamedTuple):

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
+from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, of_exit_code, worst
@@ -52,7 +53,7 @@ class SuiteVerdict(Struct, frozen=True):
 _NO_CRITERIA = Criteria(name="none")
 
 
-def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: judged_jobs.Report) -> SuiteVerdict:
+def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: Report) -> SuiteVerdict:
     """Judge a suite against its criteria, and against the history and the baselines in the folder of its archives.
     effects: differences between two file systems; empty if the suite does not compare file systems.
     """

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec import structs
 
 from dlio_hpc.batch import live_runs
 from dlio_hpc.batch.job_record import Job, Sighting
@@ -98,7 +99,7 @@ def test_the_last_run_counts_and_no_state_is_no_run(tmp_path: Path) -> None:
 
 def _seen_at(moment: float, count: int, name: str = "01-measure") -> LiveRun:
     return LiveRun(
-        name, 2, 3, 3, "steps", 6, 20, "steps", 1, 2, moment, count, 0.25, 0.5, 0.25, None, None, moment
+        name, 2, 3, 3, "steps", 6, 20, "steps", 1, 2, moment, count, 0.25, 0.5, 0.25, None, moment, None
     )  # fmt: skip
 
 
@@ -201,12 +202,12 @@ def _watched(folder: Path, name: str, state: str, run: LiveRun | None) -> Watche
 def test_the_screen_has_the_width_and_height_of_the_terminal(tmp_path: Path) -> None:
     for is_ascii in (True, False):
         view = LiveView(is_ascii)
-        run = _of(_job(tmp_path / str(is_ascii), _STEPS))._replace(number=2, runs=3)
+        run = structs.replace(_of(_job(tmp_path / str(is_ascii), _STEPS)), number=2, runs=3)
         jobs = [_watched(tmp_path, f"{'long' * 12}-{number}\x1b[31m", "running", run) for number in range(4)]
         jobs += [_watched(tmp_path, "done", "completed", None), _watched(tmp_path, "next", "queued", None)]
         for moment in range(60):
             for watched in jobs:
-                view.add(watched._replace(live=run._replace(newest=2000.0 + moment, bytes=moment * 50_000_000)))
+                view.add(watched._replace(live=structs.replace(run, newest=2000.0 + moment, bytes=moment * 50_000_000)))
         for width in (80, 120):
             lines = view.screen(jobs[::-1], width, 50)
             assert max(map(len, lines)) <= width
@@ -219,11 +220,11 @@ def test_the_screen_has_the_width_and_height_of_the_terminal(tmp_path: Path) -> 
 
 
 def test_a_line_has_all_that_the_screen_has(tmp_path: Path) -> None:
-    run = _of(_job(tmp_path, _STEPS))._replace(number=2, runs=3, bytes=2_100_000_000)
+    run = structs.replace(_of(_job(tmp_path, _STEPS)), number=2, runs=3, bytes=2_100_000_000)
     view = LiveView(is_ascii=True)
     watched = _watched(tmp_path, "job", "running", run)
     view.add(watched)
-    view.add(watched._replace(live=run._replace(newest=1002.5, bytes=2_900_000_000)))
+    view.add(watched._replace(live=structs.replace(run, newest=1002.5, bytes=2_900_000_000)))
     assert view.line(watched) == (
         "job: run 2 of 3: 01-measure, 6 of 20 steps, epoch 1 of 2, about 28 s left, read 175 MB/s so far, "
         "400 MB/s now, wait 33%, compute 40%, sync 27%, slowest: rank 1 (b), others wait for it 40% of the time, "

@@ -110,7 +110,9 @@ def test_changes_are_those_of_all_jobs_although_few_are_listed(tmp_path: Path, r
 
 
 def test_long_output_goes_through_the_pager(archives: Path) -> None:
-    """As with Git: PAGER names it, an empty PAGER or cat switches it off, and less gets FRX."""
+    """PAGER names the program that shows the text. No program shows it if PAGER is empty or cat. less runs with the
+    options FRX, as for Git.
+    """
     pager = "sed s/^/paged:/"
     command = ("history", "--archive", archives)
     assert _on_terminal(archives, *command, PAGER=pager).count("paged:") > 24

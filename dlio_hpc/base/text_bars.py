@@ -1,0 +1,10 @@
+"""Bars of characters, which show values in a line of text."""
+
+from collections.abc import Sequence
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def bars(values: Sequence[float], high: float, span: float) -> str:
+    """Return a bar for each value. high: value of the highest bar. span: range of values that all heights stand for."""
+    return "".join(_BARS[min(int(len(_BARS) * (1 - (high - value) / span)), len(_BARS) - 1)] for value in values)
