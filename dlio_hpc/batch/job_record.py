@@ -21,9 +21,10 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state of a job, and the time (UTC) at which it was first observed. text: newest name of the state in the batch
-    system, such as the reason why a job waits. suspended: whether the job stood still. text_since: time (UTC) at which
-    `text` was first observed; empty if it was observed together with the state.
+    """A state of a job, and the time (UTC) at which it was first observed. The end of a job whose script wrote
+    exit_status has the time of that file instead. text: newest name of the state in the batch system, such as the
+    reason why a job waits. suspended: whether the job stood still. text_since: time (UTC) at which `text` was first
+    observed; empty if it was observed together with the state.
     """
 
     state: State
@@ -99,14 +100,17 @@ def planned(plan: Plan, command: str, after: tuple[str, ...], cluster: str = "")
     )  # fmt: skip
 
 
-def with_state(job: Job, state: State, text: str = "", suspended: bool = False) -> Job:
-    """Return the job with `state` and the current time appended to its states. If `state` is already its newest state,
-    only the text of this state is replaced. text: name of the state in the batch system. suspended: whether the job
-    stands still.
+def with_state(job: Job, state: State, text: str = "", suspended: bool = False, began: str | None = None) -> Job:
+    """Return the job with `state` appended to its states. If `state` is already its newest state, only the text of this
+    state is replaced. text: name of the state in the batch system. suspended: whether the job stands still. began: time
+    (UTC) at which the state began; None for the current time. A time before that of the newest state, or in the future,
+    is that of another clock, and is not taken.
     """
     newest = job.states[-1]
     if (newest.state, newest.suspended) != (state, suspended):
-        return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), text, suspended)))
+        now = units.utc_now()
+        moment = began if began is not None and newest.time <= began <= now else now
+        return structs.replace(job, states=(*job.states, Sighting(state, moment, text, suspended)))
     if newest.text == text or (job.ended and not text):
         return job
     since = newest.text_since if _reason(newest.text) == _reason(text) else units.utc_now()

@@ -236,7 +236,8 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
             sight = message if message is not None and message.state in _HIDDEN else sight
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
         if sight is not None:
-            job = with_state(job, sight.state, sight.text, sight.suspended)
+            began = _end(directory) if sight.state in ENDED else None
+            job = with_state(job, sight.state, sight.text, sight.suspended, began)
         if job is not known:
             with suppress(OSError):  # another user's job, or read-only storage
                 save(directory, job)
@@ -245,6 +246,16 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
     if sight is None:
         return JobSnapshot(directory, job, fault)
     return JobSnapshot(directory, job, fault, sight.text if sight.never else None, sight.advice, sight.stuck)
+
+
+def _end(directory: Path) -> str | None:
+    """Return the time (UTC) at which the job script ended, or None if it is not known. A user may query the state days
+    later.
+    """
+    for path in (directory / rundir.EXIT_STATUS, rundir.spare(directory) / rundir.EXIT_STATUS):
+        with suppress(OSError):
+            return units.utc(path.stat().st_mtime)
+    return None
 
 
 def _is_unexplained(job: Job, sight: JobStatus) -> bool:

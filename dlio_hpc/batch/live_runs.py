@@ -98,6 +98,12 @@ def of(job: Path) -> LiveRun | None:
     return None
 
 
+def place(job: Path, name: str) -> str:
+    """Return the name of a run with its place in the plan of its job, such as "run 2 of 3: 01-measure"."""
+    names = _names(job)
+    return f"run {names.index(name) + 1} of {len(names)}: {name}" if name in names else name
+
+
 @lru_cache(maxsize=64)
 def _names(job: Path) -> tuple[str, ...]:
     """Return the names of the runs of a job; no name if its plan cannot be read."""

@@ -22,9 +22,10 @@ from dlio_hpc.batch.schedulers.scheduler import After
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import scheduler_facts
 from dlio_hpc.darshan import setup
+from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import notes, packages, site_limits
-from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.plan import Plan, datasets
 from dlio_hpc.plan.study import Study
 
 _AFTER_NONE = After()
@@ -39,13 +40,23 @@ class Submitted(NamedTuple):
 
 def check(plans: Sequence[Plan]) -> None:
     """Run every check that is possible before anything is written. Raise ConfigError or InfrastructureError if a check
-    fails. On the local site, data folders are checked, too. With a batch system, data folders may exist only on its
-    nodes.
+    fails. On the local site, data folders and their free space are checked, too. With a batch system, data folders
+    may exist only on its nodes.
     """
     check_commands(plans)
     is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
     for fault in unwritable_folders(plans, with_data=is_here):
         raise InfrastructureError(f"{fault}; choose another folder")
+    if is_here:
+        _check_space(plans)
+
+
+def _check_space(plans: Sequence[Plan]) -> None:
+    """Raise ConfigError if the datasets that the jobs generate do not fit on their file systems."""
+    runs = datasets(run for plan in plans for run in plan.runs)
+    for folder in {run.data for run in runs}:
+        stored = [run.stored for run in runs if run.data == folder]
+        dataset_folder.check_space(stored, filesystem.existing(Path(folder)))
 
 
 def check_commands(plans: Sequence[Plan]) -> None:

@@ -47,12 +47,14 @@ def accept(
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
     before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
     accepted = baselines.accept(
-        folder, nights[-1], message, force, sign, nights[:-1], judged_jobs.entries(folder, console.say)
-    )
+        folder, nights[-1], message, force, sign, nights[:-1], judged_jobs.entries(folder, console.say),
+        jobs[-1].judging,
+    )  # fmt: skip
     for made in accepted:
         replaced = before.get(made.group.key)
         if not as_json:
-            console.show(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced}" if replaced else ""))
+            change = f", in place of {replaced}" if replaced else ""
+            console.show(f"accepted {made.id} as the baseline of {made.group.key.title}{change}")
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
     left_out = baseline_candidates.left_out(nights)

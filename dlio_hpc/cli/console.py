@@ -17,7 +17,7 @@ import click
 from dlio_hpc.base import log_file, serialization
 from dlio_hpc.base.errors import DlioError, Incomplete, shortened
 from dlio_hpc.base.safe_text import printable
-from dlio_hpc.batch import job_record
+from dlio_hpc.batch import job_record, live_runs
 from dlio_hpc.batch.job_watch import Watched, watch
 from dlio_hpc.cli.live_view import LiveView
 
@@ -43,12 +43,13 @@ def is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def printed(show: Callable[[Any], None], has_pager: bool) -> None:
+def printed(show: Callable[[Any], None], has_pager: bool, repeat: Callable[[Any], None] = lambda file: None) -> None:
     """Call `show` with the file to which it writes a result. has_pager: whether a text that is longer than the terminal
     is shown by the program that PAGER names, or by less. As with Git, less keeps colours, does not clear the screen
-    and quits after a text of one screen, unless LESS says otherwise.
+    and quits after a text of one screen, unless LESS says otherwise. repeat: function that writes the first sentence
+    again, below a text that is longer than the terminal and has no pager.
     """
-    if not (has_pager and is_terminal() and sys.stdin.isatty()) or os.environ.get("PAGER") in ("", "cat"):
+    if not is_terminal():
         show(sys.stdout)
         return
     file = io.StringIO()
@@ -56,6 +57,10 @@ def printed(show: Callable[[Any], None], has_pager: bool) -> None:
     text = file.getvalue()
     if text.count("\n") < shutil.get_terminal_size().lines:
         sys.stdout.write(text)
+        return
+    if not (has_pager and sys.stdin.isatty()) or os.environ.get("PAGER") in ("", "cat"):
+        sys.stdout.write(f"{text}\n")
+        repeat(sys.stdout)
         return
     os.environ.setdefault("LESS", "FRX")
     click.echo_via_pager(text.removesuffix("\n"))
@@ -137,7 +142,7 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
             say("; ".join(filter(None, texts)))
         is_due = time.monotonic() - said[watched.directory] >= _LINE_S
         if watched.progress and (before is None or not before.progress or watched.progress.run != before.progress.run):
-            say(f"{name}: {watched.progress.run}, {watched.progress.total} {watched.progress.unit}")
+            say(f"{name}: {live_runs.place(watched.directory, watched.progress.run)}")
             said[watched.directory] = time.monotonic()
         elif is_due and watched.live is not None and watched.live.done:
             say(view.line(watched))

@@ -6,6 +6,7 @@ from pathlib import Path
 from dlio_hpc.base import text_bars
 from dlio_hpc.base.counted_progress import duration
 from dlio_hpc.base.safe_text import in_ascii, printable
+from dlio_hpc.batch import live_runs
 from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.live_runs import LiveRun, RunRates
 
@@ -92,7 +93,8 @@ def _of_job_out(watched: Watched) -> str:
     progress = watched.progress
     assert progress is not None
     rest = f", {progress.rest}" if progress.rest else ""
-    return f"{progress.run}, {progress.done} of {progress.total} {progress.unit} of rank 0{rest}"
+    where = live_runs.place(watched.directory, progress.run)
+    return f"{where}, rank 0 has done {progress.done:,} of its {progress.total:,} {progress.unit}{rest}"
 
 
 def _place(run: LiveRun) -> str:

@@ -70,7 +70,10 @@ class Outputs(NamedTuple):
         if is_printed:
             from dlio_hpc.reports import terminal
 
-            console.printed(lambda file: terminal.show(page, file, sys.stdout), has_pager)
+            console.printed(
+                lambda file: terminal.show(page, file, sys.stdout), has_pager,
+                lambda file: terminal.show_banner(page.banner, terminal.console(file)),
+            )  # fmt: skip
         self.write(page)
 
     def write(self, page: "Page") -> None:

@@ -11,7 +11,7 @@ import click
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import PAGER, PATH, SETTINGS, argument, option
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.results.metrics import MetricName
@@ -33,8 +33,15 @@ if TYPE_CHECKING:
     type=click.Choice(get_args(MetricName)),
     help="Metric by which the points of a study are compared. Default: the metric of each part of the study.",
 )
+@option(
+    "--full", "is_full", is_flag=True,
+    help="Each run in full. Default: of several runs, a table, and the run with the median rate with its pictures.",
+)  # fmt: skip
+@PAGER
 @trace_options
-def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, outputs: Outputs) -> int:
+def report(
+    names: tuple[str, ...], runs: Path, metric: MetricName | None, is_full: bool, has_pager: bool, outputs: Outputs
+) -> int:
     """Report the measurements and the I/O of jobs, from their directories or archives. For a study, report which
     setting is best, and whether the differences exceed the noise.
 
@@ -44,14 +51,14 @@ def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, output
     if (folder := next((path for path in jobs if study_outcome.is_study(path)), None)) is not None:
         if len(jobs) > 1:
             raise ConfigError(f"{folder} is a study: give it alone, or give all of its jobs instead")
-        return _report_study(jobs_by_name.study_in(folder), outputs, metric)
+        return _report_study(jobs_by_name.study_in(folder), outputs, metric, has_pager)
     outcomes = job_outcome.load_all(jobs)
     if len(jobs) > 1 and (study := study_outcome.held(outcomes)) is not None:
         of_jobs = study_outcome.of_jobs(study, outcomes, absent="not planned in any of the given jobs")
-        return _report_study(of_jobs, outputs, metric)
+        return _report_study(of_jobs, outputs, metric, has_pager)
     if metric is not None:
         raise click.UsageError("--metric is only for studies: it is the metric by which points are compared")
-    return _report_jobs(jobs, outcomes, outputs)
+    return _report_jobs(jobs, outcomes, outputs, is_full, has_pager)
 
 
 def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
@@ -61,13 +68,15 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     return report_study.show_study(folder, as_json, is_judged)
 
 
-def _report_study(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None) -> int:
+def _report_study(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None, has_pager: bool) -> int:
     from dlio_hpc.cli import report_study
 
-    return report_study.present(outcome, outputs, metric)
+    return report_study.present(outcome, outputs, metric, has_pager=has_pager)
 
 
-def _report_jobs(jobs: list[Path], outcomes: list[job_outcome.JobOutcome], outputs: Outputs) -> int:
+def _report_jobs(
+    jobs: list[Path], outcomes: list[job_outcome.JobOutcome], outputs: Outputs, is_full: bool, has_pager: bool
+) -> int:
     from dlio_hpc.reports import examined_runs
 
     pairs = zip(jobs, outcomes, strict=True)
@@ -76,15 +85,17 @@ def _report_jobs(jobs: list[Path], outcomes: list[job_outcome.JobOutcome], outpu
         _print_json(outcomes, examined)
     elif outputs.as_csv:
         _print_csv(outcomes, examined)
-    outputs.present(lambda: _job_page(outcomes, examined))
+    outputs.present(lambda: _job_page(outcomes, examined, is_full), has_pager)
     outputs.write_trace([run for runs in examined for run in runs.values()])
     return console.exit_code(job_outcome.fault(outcome) or job_outcome.unfinished(outcome) for outcome in outcomes)
 
 
-def _job_page(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]") -> "Page":
+def _job_page(
+    outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]", is_full: bool = False
+) -> "Page":
     from dlio_hpc.reports import job_page
 
-    return job_page.of_jobs(outcomes, examined)
+    return job_page.of_jobs(outcomes, examined, is_full)
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:

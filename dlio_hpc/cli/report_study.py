@@ -29,28 +29,35 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     return present(outcome, outputs, None, is_judged)
 
 
-def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None, is_judged: bool = True) -> int:
+def present(
+    outcome: "StudyOutcome",
+    outputs: Outputs,
+    metric: MetricName | None,
+    is_judged: bool = True,
+    has_pager: bool = False,
+) -> int:
     """Write the report of a study to the outputs that the user requests. metric: metric by which points are compared;
     None for the metric of each part. is_judged: False for studies that have just been submitted. Return the exit code
-    for the reason why measurements are missing, or 0 if none is missing or `is_judged` is False.
+    for the reason why measurements are missing, or 0 if none is missing or `is_judged` is False. has_pager: as in
+    Outputs.present().
     """
     if outputs.perfetto is not None or outputs.step_s is not None:
         option = "--perfetto" if outputs.perfetto is not None else "--step"
         raise ConfigError(f"{option} needs a single job, not a study: give the directory or archive of a job")
     made = study_report.make(outcome, metric)
     is_shown = outputs.html is not None or not (outputs.as_json or outputs.as_csv)
-    _present_study(made, judged_study.verdict_on(made, console.say) if is_shown else None, outputs)
+    _present_study(made, judged_study.verdict_on(made, console.say) if is_shown else None, outputs, has_pager)
     return console.exit_code([study_report.fault(made)]) if is_judged else 0
 
 
-def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Outputs) -> None:
+def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Outputs, has_pager: bool = False) -> None:
     if outputs.as_json:
         from dlio_hpc.documents import studies
 
         console.print_json(studies.of_study(made, verdict))
     elif outputs.as_csv:
         study_report.write_csv(made, sys.stdout)
-    outputs.present(lambda: judged_study.page(made, verdict))
+    outputs.present(lambda: judged_study.page(made, verdict), has_pager)
 
 
 def suite_verdict(folder: Path) -> SuiteVerdict | None:

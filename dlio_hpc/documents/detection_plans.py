@@ -75,8 +75,8 @@ class DetectionDocument(Struct, frozen=True):
     smallest: list[SmallestDropDocument]
     """Smallest drops that are detected."""
     criterion_nights: int | None
-    """Nights after which the interval of a criterion is narrower than the drop on either side; null: there are no
-    criteria, or more than 50 nights are necessary.
+    """Nights after which the interval of a figure is narrower than the drop on either side; null: more
+    than 50 nights are necessary.
     """
 
 

@@ -1,5 +1,6 @@
 """Report on an acceptance test: all criteria of each group, then the evidence for the criteria that are not met."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc import __version__
@@ -12,7 +13,7 @@ from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check, advice_lines
 
 _HEADER = ("verdict", "criterion", "required", "measured", "runs")
-_EVIDENCE: tuple[str, ...] = ("job", "run", "measured", "run alone")
+_EVIDENCE = ("night", "job", "run", "measured", "run alone")
 _MET = ("pass", "skipped")
 _ROWS = 12
 
@@ -92,16 +93,21 @@ def _group(accepted: Acceptance, group: str) -> Section:
 
 
 def _evidence(check: Check) -> Table:
-    """Return the evidence of a check, one row per run. If there are several nights, they have a column."""
+    """Return the evidence of a check, one row per run. Columns without a value, and those of the job and the night if
+    there is only one, are left out.
+    """
     labels = {True: "pass", False: "fail", None: "-"}
     evidence = sorted(check.evidence, key=lambda entry: entry.night)
-    header = _EVIDENCE
-    rows = [[entry.job, entry.run or "-", entry.text, labels[entry.is_met]] for entry in evidence]
-    if len(check.nights) > 1:
-        header = ("night", *_EVIDENCE)
-        rows = [[entry.night, *row] for entry, row in zip(evidence, rows, strict=True)]
+    rows = [[entry.night, entry.job, entry.run or "-", entry.text, labels[entry.is_met]] for entry in evidence]
+    columns = list(zip(*rows, strict=True))
+    is_kept = [len(check.nights) > 1, len(set(columns[1])) > 1, True, True, set(columns[4]) != {"-"}]
     title = "" if _is_shown(check) else f"{check.title}: {check.asked}: {check.outcome}. {check.text}"
-    return Table(title, header, rows, most=_ROWS)
+    return Table(
+        title,
+        list(itertools.compress(_EVIDENCE, is_kept)),
+        [list(itertools.compress(row, is_kept)) for row in rows],
+        most=_ROWS,
+    )
 
 
 def _draw(accepted: Acceptance, group: str) -> Iterator[Picture]:

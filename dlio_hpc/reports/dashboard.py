@@ -97,7 +97,8 @@ def _banner(rows: Sequence[Standing], last: date | None, facility: Facility) -> 
         return Banner(state, " ".join(["No job has a verdict.", *_unread(facility.unread)]))
     ran = [row for row in rows if row.night == last]
     missed = [row for row in rows if _is_missed(row, last)]
-    bad = [row for row in sorted(ran, key=_severity) if _state(row) != "good"]
+    decisive = _decisive(ran, bool(missed))
+    bad = [row for row in sorted(ran, key=lambda row: (row not in decisive, _severity(row))) if _state(row) != "good"]
     newest = max((row.newest for row in rows), key=lambda entry: entry.ended)
     age_s = units.seconds_between(newest.ended, facility.now)
     lead = f"Last night {last}: {_counts(ran, missed)}."
@@ -105,13 +106,22 @@ def _banner(rows: Sequence[Standing], last: date | None, facility: Facility) -> 
         has_studies = any(row.newest.ended > newest.ended for row in facility.rows)
         subject = f"{'Only studies' if has_studies else 'Nothing'} ran since {_when(newest)} UTC"
         lead = f"{subject} ({age_s / 86400:.1f} days), as far as jobs are archived. That night: {_counts(ran, missed)}."
-    states: list[State] = [_BANNERS[_state(row)] for row in ran]
+    states: list[State] = [_BANNERS[_state(row)] for row in decisive]
     if missed or age_s > _FRESH_S or not ran:
         states.append("not measured")
     if facility.unread:
         states.append("bad")
     worst = banner.gravest([Banner(state, "") for state in states]).state
     return Banner(worst, " ".join([lead, *_problems(bad), *_absent(rows, missed, last), *_unread(facility.unread)]))
+
+
+def _decisive(ran: Sequence[Standing], is_suite_missed: bool) -> Sequence[Standing]:
+    """Return the rows of a night that decide the state of the page: suites, and workloads that have a baseline or are
+    slower than before. If there are none, each row decides. A user's trial in a shared archive therefore does not
+    change the state of the facility. is_suite_missed: whether a suite did not run that night.
+    """
+    decisive = [row for row in ran if row.kind != "single" or _state(row) == "regression" or row.has_baseline]
+    return decisive if decisive or is_suite_missed else ran
 
 
 def _is_missed(row: Standing, last: date) -> bool:
@@ -198,12 +208,12 @@ def _reasons(verdicts: Sequence[Verdict]) -> Iterator[str]:
     """
     if len(verdicts) > 1:
         for verdict in verdicts:
-            if STATES[verdict.outcome] != "good":
+            if STATES[verdict.outcome] != "good" and not verdict.is_of_itself:
                 yield f"{verdict.subject}: {verdict.why}."
 
 
 def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
-    state, metric = STATES[verdict.outcome], verdict.metric
+    state, metric = _state(row) if verdict.is_of_itself else STATES[verdict.outcome], verdict.metric
     group = _group(verdict, row)
     if group is None:
         return CardLine(state, verdict.subject, "", "", "unknown", "unknown", "unknown")
@@ -211,7 +221,10 @@ def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
     shown = sparkline.nights(row.jobs, group.key, metric, last, base)
     night = verdict.here or trend.night(group, metric)
     interval = "unknown"
-    if verdict.low is not None and verdict.high is not None:
+    change = "no baseline" if verdict.ratio is None else regression.signed(verdict.ratio)
+    if verdict.is_of_itself:
+        change, interval = "is the baseline", "-"
+    elif verdict.low is not None and verdict.high is not None:
         interval = f"{regression.signed(verdict.low)} to {regression.signed(verdict.high)}"
     return CardLine(
         state=state,
@@ -219,7 +232,7 @@ def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
         spark=sparkline.svg(shown),
         nights=sparkline.described(shown),
         latest="unknown" if night is None else regression_rows.number(night, metric),
-        change="no baseline" if verdict.ratio is None else regression.signed(verdict.ratio),
+        change=change,
         interval=interval,
     )
 

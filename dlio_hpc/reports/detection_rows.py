@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from dlio_hpc.base import units
-from dlio_hpc.reports.page import Facts, Section, Style, Table
+from dlio_hpc.reports.page import Facts, Lines, Section, Style, Table
 from dlio_hpc.verdict import night_intervals, regression
 from dlio_hpc.verdict.campaign_cost import CampaignRow, DetectionPlan
 from dlio_hpc.verdict.change_detection import EASED
@@ -21,7 +21,7 @@ def section(plan: DetectionPlan) -> Section:
     kept = [place for place, name in enumerate(_HEADER) if has_before or name != "nights before"]
     rows = [[cells[place] for place in kept] for cells in (_cells(plan, row) for row in plan.rows)]
     table = Table("", [_HEADER[place] for place in kept], rows, styles)
-    return Section(answer(plan), [table, Facts("", [*_facts(plan)])])
+    return Section(answer(plan), [Lines([_interval(plan)]), table, Facts("", [*_facts(plan)])])
 
 
 def answer(plan: DetectionPlan) -> str:
@@ -33,10 +33,11 @@ def answer(plan: DetectionPlan) -> str:
         repeats = _repeats(plan.shown_repeats)
         return f"A drop of {drop} is not found within {MOST} nights ({power} power): {least}, with {repeats} a job."
     made = row.campaign
-    before = f", after {regression.nights_words(made.before)} that show the level," if made.before else ""
+    before = f", if {regression.nights_words(made.before)} before the drop were measured," if made.before else ""
     return (
-        f"A drop of {drop} is found in {regression.nights_words(made.nights)}{before} with {_repeats(row.repeats)} a "
-        f"job ({power} power; error {_percent(_error(plan, made))}): {_hours(row.node_hours)} node-hours."
+        f"A drop of {drop} is found {regression.nights_words(made.nights)} after it happens{before} with "
+        f"{_repeats(row.repeats)} a job ({power} power; error {_percent(_error(plan, made))}): "
+        f"{_hours(row.node_hours)} node-hours."
     )
 
 
@@ -60,8 +61,6 @@ def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
     yield "noise", noise(plan.known)
     yield "reference", _reference(plan)
     yield "smallest", f"drop that is found: {_smallest(plan)}"
-    if plan.has_criteria:
-        yield "criteria", _interval(plan)
     if plan.wanted.tolerance != plan.usual_tolerance:
         yield "tolerance", _tolerance(plan)
     made = None if plan.answer is None else plan.answer.campaign
@@ -110,7 +109,9 @@ def _interval(plan: DetectionPlan) -> str:
     nights, drop = plan.interval_nights, _percent(plan.wanted.drop)
     many = f"more than {night_intervals.MOST} nights" if nights is None else regression.nights_words(nights)
     verb = "makes" if nights == 1 else "make"
-    return f"{many} {verb} the {_percent(night_intervals.CONFIDENCE)} interval of a criterion narrower than +/- {drop}"
+    interval = f"{_percent(night_intervals.CONFIDENCE)} interval of a figure"
+    text = f"For an acceptance or a handover, without a change: {many} {verb} the {interval} narrower than +/- {drop}"
+    return f"{text}, with {_repeats(plan.shown_repeats)} a job."
 
 
 def _tolerance(plan: DetectionPlan) -> str:

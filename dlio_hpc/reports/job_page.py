@@ -1,6 +1,6 @@
 """Report of jobs: state, workload and layout, followed by a section for each run, and the environment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.base.errors import Incomplete
@@ -10,7 +10,7 @@ from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_page
-from dlio_hpc.reports.page import Block, Facts, Lines, Page, Section, Table
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Pictures, Section, Table
 from dlio_hpc.results.run_result import Summary, unfinished
 
 # Maximum number of nodes that the report names.
@@ -19,8 +19,13 @@ _PAGE_ORDER = {"measure": 1, "warmup": 2, "generate": 3}
 _UNFINISHED = ("running", "submitted", "queued")
 
 
-def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = ()) -> Page:
-    """Return the report of jobs. examined: for each job, its analysed runs by name; empty if none were analysed."""
+def of_jobs(
+    outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = (), is_full: bool = False
+) -> Page:
+    """Return the report of jobs. examined: for each job, its analysed runs by name; empty if none were analysed.
+    is_full: whether a terminal shows each run of a job in full, and the HTML page has pictures of each. Otherwise, of
+    several measured runs, a terminal shows a table and the run with the median rate, and the page has its pictures.
+    """
     first, banner = outcomes[0], job_banner.of_jobs(outcomes)
     answers = [answer for outcome in outcomes for answer in bottleneck.of_job(outcome)]
     logs = examined or [{} for _ in outcomes]
@@ -29,17 +34,18 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Exam
         subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
         banner=banner,
         answers=bottleneck.shortened(answers) if banner.state != "bad" else [],
-        facts=[facts for outcome in outcomes for facts in _facts(outcome, len(outcomes) > 1)],
+        facts=[facts for outcome in outcomes for facts in _facts(outcome, len(outcomes) > 1, banner.text)],
         sections=[
             section
             for outcome, runs in zip(outcomes, logs, strict=True)
-            for section in _sections(outcome, runs, f"{outcome.job.job}/" if len(outcomes) > 1 else "")
+            for section in _sections(outcome, runs, f"{outcome.job.job}/" if len(outcomes) > 1 else "", is_full)
         ],
         lead=log_page.LEAD,
     )
 
 
-def _facts(outcome: JobOutcome, is_one_of_several: bool) -> list[Facts]:
+def _facts(outcome: JobOutcome, is_one_of_several: bool, said: str) -> list[Facts]:
+    """Return the facts about a job. said: text that the reader has read already."""
     batch_id, cluster = outcome.job.batch_id, outcome.job.cluster
     rows = [
         ("state", outcome.job.described()),
@@ -47,7 +53,7 @@ def _facts(outcome: JobOutcome, is_one_of_several: bool) -> list[Facts]:
         *zip(("workload", "", "", ""), job_rows.workload(outcome).splitlines(), strict=False),
         *job_rows.places(outcome),
         *(("note", note) for note in job_outcome.notes(outcome)),
-        *(("repeats", line) for line in job_rows.repeats(outcome)),
+        *(("repeats", line) for line in job_rows.repeats(outcome, said)),
         *((("archive", str(outcome.archive)),) if outcome.archive else ()),
         *((("directory", str(outcome.directory)),) if outcome.directory else ()),
     ]
@@ -98,8 +104,17 @@ def _layout(record: Record, is_one_of_several: bool) -> Facts:
     return Facts(title, rows, is_detail=layout is None)
 
 
-def _sections(outcome: JobOutcome, runs: Mapping[str, Examined], prefix: str) -> list[Section]:
+def _sections(outcome: JobOutcome, runs: Mapping[str, Examined], prefix: str, is_full: bool) -> list[Section]:
+    tables = [] if is_full else [*_repeated(outcome)]
+    shown = {job_rows.of_median(repeats).name for repeats in tables[:1]}
     sections = [_run(outcome, run, runs.get(run.name), prefix) for run in outcome.runs]
+    if tables:
+        folded = {run.name for repeats in tables for run in repeats} - shown
+        sections = [
+            _without_pictures(section) if run.name in folded else section
+            for section, run in zip(sections, outcome.runs, strict=True)
+        ]
+        sections.insert(0, Section(f"{prefix}Runs", [*_tables(outcome, tables)]))
     if (cut_short := job_rows.cut_short(outcome)) is not None:
         title, lines = cut_short
         sections.append(Section(f"{prefix}{title}", [Lines(lines, depth=2)]))
@@ -108,6 +123,36 @@ def _sections(outcome: JobOutcome, runs: Mapping[str, Examined], prefix: str) ->
         table = Table("Variables", ["name", "value"], variables)
         sections.append(Section(f"Environment of {outcome.job.job}", [table], is_detail=True, page_order=4))
     return sections
+
+
+def _without_pictures(section: Section) -> Section:
+    """Return the section of a run that a terminal does not show, and whose pictures are not drawn."""
+    blocks = [block for block in section.blocks if not isinstance(block, Pictures)]
+    return section._replace(blocks=blocks, is_detail=True)
+
+
+def _repeated(outcome: JobOutcome) -> Iterator[list[RunOutcome]]:
+    """Yield the warm-up and measured runs of each point of which more than one run was measured. Runs without a result
+    and runs with a problem are left out: the report shows them in full.
+    """
+    points: dict[int | None, list[RunOutcome]] = {}
+    for run in outcome.runs:
+        is_whole = run.result is not None and run.error is None and not job_rows.invalid(run)
+        if is_whole and run.result is not None and run.result.summary is not None and run.run.kind != "generate":
+            points.setdefault(run.run.point, []).append(run)
+    yield from (runs for runs in points.values() if sum(job_rows.main_rate(run) is not None and
+                run.run.kind == "measure" for run in runs) > 1)  # fmt: skip
+
+
+def _tables(outcome: JobOutcome, tables: Sequence[Sequence[RunOutcome]]) -> Iterator[Block]:
+    """Yield a table for each point with several measured runs, and a line that says how to see all runs in full."""
+    for runs in tables:
+        header, rows = job_rows.of_runs(runs)
+        legend = job_rows.RUNS_LEGEND if header is job_rows.RUNS else ""
+        yield Table(job_rows.title(outcome, runs[0]), header, rows, has_total=True, legend=legend, names=(0,))
+    shown = job_rows.of_median(tables[0]).name
+    text = f"{shown} is the run with the median rate. Report and pictures of all runs: dlio-hpc report --full."
+    yield Lines([text], "dim")
 
 
 def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix: str) -> Section:

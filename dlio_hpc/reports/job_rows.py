@@ -1,6 +1,7 @@
 """Measurements of a job as table rows and lines, for the terminal and the HTML page."""
 
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.analysis.study.spread_reasons import Repeat
@@ -18,6 +19,9 @@ from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
 from dlio_hpc.results.run_result import Distribution, Epoch, Generated, Result, Summary
 
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
+RUNS = ("run", "samples/s", "MB/s", "AU", "wall", "wait", "compute", "sync", "storage")
+RUNS_LEGEND = "wall, wait, compute, sync: seconds. storage: bytes that came from storage and not from memory."
+CHECKPOINT_RUNS = ("run", "MB/s written", "MB/s read", "storage")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
 CHECKPOINTS = ("checkpoints", "number", "bytes", "MB/s", "median s", "slowest s")
 CHECKPOINT_LEGEND = "Seconds of the slowest rank: write and fsync, or open and read. MB/s: bytes / these seconds."
@@ -152,6 +156,58 @@ def epochs(result: Result, summary: Summary) -> list[list[str]]:
     return [*(_epoch(epoch, summary) for epoch in result.epochs), together]
 
 
+def of_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], list[list[str]]]:
+    """Return the header and the rows of a table of runs: a row for each run, and a last row with the medians of the
+    measured runs. `runs` must have summaries.
+    """
+    only_writes = runs[0].run.workload.only_writes_checkpoints
+    header, values = (CHECKPOINT_RUNS, _checkpoint_values) if only_writes else (RUNS, _values)
+    measured = [values(run) for run in runs if run.run.kind == "measure"]
+    medians = [None if None in column else statistics.median(column) for column in zip(*measured, strict=True)]
+    rows = [[run.name, *_formatted(values(run), header)] for run in runs]
+    return header, [*rows, [f"median of {len(measured)}", *_formatted(medians, header)]]
+
+
+def _values(run: RunOutcome) -> list[float | None]:
+    """Return the values of a run in the order of RUNS."""
+    assert run.result is not None
+    summary, epochs = run.result.summary, run.result.epochs
+    assert summary is not None
+    times = [sum(getattr(epoch, name) for epoch in epochs) for name in ("wait_s", "compute_s", "sync_s")]
+    busy = summary.au if summary.compute_asked_s else None
+    return [summary.samples_per_s, summary.read_MBps, busy, summary.wall_s, *times, _from_storage(run)]
+
+
+def _checkpoint_values(run: RunOutcome) -> list[float | None]:
+    """Return the values of a run in the order of CHECKPOINT_RUNS."""
+    assert run.result is not None
+    assert run.result.summary is not None
+    saved, restored = run.result.summary.checkpoint, run.result.summary.restored
+    written = None if saved is None else saved.write_MBps
+    return [written, None if restored is None else restored.read_MBps, _from_storage(run)]
+
+
+def _from_storage(run: RunOutcome) -> float | None:
+    return None if run.storage is None or run.storage.cached is None else 1 - run.storage.cached
+
+
+def _formatted(values: Sequence[float | None], header: Sequence[str]) -> list[str]:
+    cells = []
+    for value, column in zip(values, header[1:], strict=True):
+        if column in ("AU", "storage"):
+            cells.append(share(value))
+        else:
+            cells.append("-" if value is None else rate(value) if "/s" in column else f"{value:.3f}")
+    return cells
+
+
+def of_median(runs: Sequence[RunOutcome]) -> RunOutcome:
+    """Return the measured run with the median of the main rate; the lower one of an even number of runs."""
+    measured = [(known[1], run) for run in runs if run.run.kind == "measure" and (known := main_rate(run)) is not None]
+    ordered = sorted(measured, key=lambda pair: pair[0])
+    return ordered[(len(ordered) - 1) // 2][1]
+
+
 def au(summary: Summary) -> str:
     """Return the AU as a percentage, or "-" if it is not known or the workload has no computation."""
     return share(summary.au if summary.compute_asked_s else None)
@@ -284,14 +340,15 @@ def noun(runs: Iterable[RunOutcome]) -> str:
     return next((known[0] for run in runs if (known := main_rate(run)) is not None), "samples/s")
 
 
-def repeats(outcome: JobOutcome) -> list[str]:
-    """Return a line for each point whose repeats differ by more than disturbances.LARGE, with possible reasons."""
+def repeats(outcome: JobOutcome, said: str = "") -> list[str]:
+    """Return a line for each point whose repeats differ by more than disturbances.LARGE, with possible reasons. said:
+    text that the reader has read already; points whose reasons are in it are left out.
+    """
     lines = []
     for number, runs in by_point(outcome.runs).items():
         differ = spread_reasons.spread([repeat.value for repeat in runs])
-        if differ > spread_reasons.LARGE:
+        if differ > spread_reasons.LARGE and (why := "; ".join(spread_reasons.explained(runs))) not in said:
             of_point = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""
-            why = "; ".join(spread_reasons.explained(runs))
             lines.append(f"{noun(outcome.runs)}{of_point} differ by {100 * differ:.0f} % between repeats: {why}")
     return lines
 

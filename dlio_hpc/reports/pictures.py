@@ -51,11 +51,14 @@ def svg(figure: "Figure") -> str:
     """Return the SVG element of a figure. Equal figures give equal text, because it contains no date and no reference
     to other files.
     """
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     from dlio_hpc.reports.figures import canvas
 
     file = io.StringIO()
-    with canvas.style():
-        figure.savefig(file, format="svg", dpi=150, metadata=_NO_DATES)
+    figure.set_dpi(150)
+    with canvas.style():  # savefig() would draw twice
+        FigureCanvasSVG(figure).print_svg(file, metadata=_NO_DATES)
     text = file.getvalue()
     # Coordinates are in points; two decimals are precise enough.
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text[text.index("<svg") :])

@@ -24,7 +24,7 @@ def of_judgement(judgement: Judgement) -> Page:
         banner=verdict_banners.of_judgement(judgement),
         facts=[],
         sections=sections(verdicts, verdict_banners.of_judgement(judgement).text),
-        conclusion=judgement.text if len(verdicts) > 1 else judgement.outcome,
+        conclusion=judgement.text if len(verdicts) > 1 else label(judgement.outcome),
         piped_width=80,
     )
 
@@ -45,11 +45,15 @@ def of_suite(verdict: SuiteVerdict) -> list[Section]:
     elif verdict.effects:
         compared = []
     else:
-        command = f"dlio-hpc baseline accept {judged[0].job} --message '...'"
-        compared = [
-            Section("Baseline", [Lines([f"There is no baseline yet. To make this job the baseline: {command}"])])
-        ]
+        compared = [Section("Baseline", [Lines([f"There is no baseline yet. {_first_step(verdict, judged[0].job)}"])])]
     return [*compared, *acceptance_page.sections(verdict.acceptance)]
+
+
+def _first_step(verdict: SuiteVerdict, job: str) -> str:
+    """Return what the user does with the first night of a suite."""
+    if verdict.exit_code == 0:
+        return f"To make this job the baseline: dlio-hpc baseline accept {job} --message '...'"
+    return "Do not make this night the baseline; see below what is not met, and measure another night."
 
 
 def _verdicts(verdicts: Sequence[Verdict], said: str) -> list[Block]:

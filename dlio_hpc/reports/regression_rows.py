@@ -75,10 +75,10 @@ def _letter(number: int) -> str:
 
 def _numbers(verdict: Verdict) -> list[str]:
     """Return the last cells of the table row for a verdict, from the ratio on."""
-    has_interval = verdict.low is not None and verdict.high is not None
+    has_interval = verdict.low is not None and verdict.high is not None and not verdict.is_of_itself
     counts = [str(len(night.values)) for night in (verdict.here, verdict.there) if night is not None]
     return [
-        "-" if verdict.ratio is None else f"{verdict.ratio:.3f}",
+        "-" if verdict.ratio is None or verdict.is_of_itself else f"{verdict.ratio:.3f}",
         f"{verdict.low:.3f}-{verdict.high:.3f}" if has_interval else "-",
         number(verdict.here, verdict.metric),
         number(verdict.there, verdict.metric),

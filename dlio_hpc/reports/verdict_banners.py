@@ -48,8 +48,11 @@ def of_acceptance(accepted: Acceptance) -> Banner:
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:
-    """Return the banner of a suite. Its single line is also the subject of the mail about the suite."""
-    return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
+    """Return the banner of a suite. Its single line is also the subject of the mail about the suite. An outcome with
+    the name of the state is not repeated.
+    """
+    state = state_of(verdict.exit_code)
+    return Banner(state, f"{verdict.summary.replace(f': {state}; ', ': ', 1)}.")
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName, now: str | None = None) -> Banner:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dlio_hpc.verdict import regression, run_groups, site_spread, trend
+from dlio_hpc.base.errors import DlioError
+from dlio_hpc.plan.study import Judging
+from dlio_hpc.verdict import acceptance, criteria_file, regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.history_entry import Entry, Key, together
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.site_spread import NightPrior
@@ -57,8 +59,12 @@ def nothing(entry: Entry) -> str:
     return "; ".join(left_out([entry]))
 
 
-def objections(entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry]) -> list[list[str]]:
-    """Return the objections to each candidate, one per line. entry: the job that the user named. past: the history."""
+def objections(
+    entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry], judging: Judging | None = None
+) -> list[list[str]]:
+    """Return the objections to each candidate, one per line. entry: the job that the user named. past: the history.
+    judging: settings of the verdict of the job's suite; None if the job belongs to no suite.
+    """
     known = together(past)
     earlier = {
         job.job: [night for night in known if night.study != job.study and night.ended <= job.ended]
@@ -66,7 +72,11 @@ def objections(entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequ
     }
     priors = {name: site_spread.of_others(nights) for name, nights in earlier.items()}
     return [
-        _faults(entry, candidate) or _brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job])
+        _faults(entry, candidate)
+        or [
+            *_failed_criteria(candidate, judging, past),
+            *_brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job]),
+        ]
         for candidate in candidates
     ]
 
@@ -82,6 +92,23 @@ def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
     if not group.is_of_storage:
         lines.append(f"the storage was not measured: {group.storage_words}")
     return lines
+
+
+def _failed_criteria(candidate: BaselineCandidate, judging: Judging | None, past: Sequence[Entry]) -> list[str]:
+    """Return an objection for each criterion of its suite that the measurement of a candidate fails. If the criteria
+    cannot be read, return an objection that says so. past: the history.
+    """
+    if judging is None or judging.criteria is None:
+        return []
+    title, job = candidate.group.key.title, candidate.job
+    try:
+        criteria = criteria_file.load(judging.criteria)
+    except DlioError as fault:
+        return [f"it is unknown whether {title} meets the criteria of its suite: {fault}"]
+    labels = {group.label for group in acceptance.grouped([job]) if group.key == candidate.group.key}
+    judged = acceptance.judge(criteria, [job], prior=acceptance.prior_of(past, [job]))
+    failed = [check for check in judged.checks if check.group in labels and check.outcome == "fail"]
+    return [f"{title} fails the criterion {check.title}: {check.text}" for check in failed]
 
 
 def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: NightPrior) -> list[str]:

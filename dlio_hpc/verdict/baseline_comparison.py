@@ -83,6 +83,11 @@ class Verdict(Struct, frozen=True):
             return self.job
         return f"{self.key.title}, {self.title}" if self.title else self.key.title
 
+    @property
+    def is_of_itself(self) -> bool:
+        """Whether the job is the reference itself, so that nothing is compared."""
+        return self.ratio is not None and self.before == 0
+
 
 class Judgement(Struct, frozen=True):
     """Verdicts on several measurements. outcome: the most severe outcome of these verdicts. exit_code: the exit code of
@@ -370,7 +375,9 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
         shift=weighed.shift,
         trend=weighed.trend,
         warnings=tuple(_warnings(case, near, unlike)),
-        disturbances=tuple(_disturbances(case, near)) if weighed.outcome in ("inconclusive", "regression") else (),
+        disturbances=tuple(_disturbances(case, near))
+        if weighed.before and weighed.outcome in ("inconclusive", "regression")
+        else (),
     )
 
 

@@ -51,8 +51,8 @@ class DetectionPlan(NamedTuple):
     number of repeats. answer: the row with the planned number of repeats, or the cheapest one if it was not chosen;
     None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or with the
     most repeats if there is no answer. `reference` nights before a drop show the level. usual_tolerance: default
-    tolerance of `compare`. interval_nights: number of nights from which half of the interval of a criterion is narrower
-    than the drop; None if the plan has no criteria, or if more than 50 nights are necessary.
+    tolerance of `compare`. interval_nights: number of nights from which half of the interval of a figure is narrower
+    than the drop; None if more than 50 nights are necessary.
     """
 
     wanted: WantedDetection
@@ -63,7 +63,6 @@ class DetectionPlan(NamedTuple):
     reference: int
     smallest: tuple[SmallestDrop, ...]
     usual_tolerance: float
-    has_criteria: bool
     interval_nights: int | None
 
     @property
@@ -106,7 +105,6 @@ def of(made: Planned, history: Sequence[Entry], wanted: WantedDetection, is_chos
         reference=known.history,
         smallest=(),
         usual_tolerance=usual_tolerance(study),
-        has_criteria=study.verdict is not None and study.verdict.criteria is not None,
         interval_nights=None,
     )
     planned = next(row for row in plan.rows if row.repeats == study.repeat)
@@ -163,5 +161,5 @@ def _with_smallest(plan: DetectionPlan) -> DetectionPlan:
     return plan._replace(
         reference=reference,
         smallest=tuple(map(SmallestDrop, counts, drops)),
-        interval_nights=detection_plan.nights_of_interval(noise, repeats, wanted.drop) if plan.has_criteria else None,
+        interval_nights=detection_plan.nights_of_interval(noise, repeats, wanted.drop),
     )

@@ -29,7 +29,8 @@ class Standing(NamedTuple):
     """A suite, study or workload on a site. jobs: its jobs, oldest first. The jobs of a study are merged into one, or
     into one per night. members: names of the jobs of the newest study. judgement: comparison of the newest job with its
     baselines; None for a study that is not a suite, because it is not judged. suite: verdict on the newest job of a
-    suite. note: reason why a suite or study was judged like other jobs; empty if it was not.
+    suite. note: reason why a suite or study was judged like other jobs; empty if it was not. has_baseline: whether a
+    measurement of the newest job has an active baseline.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Standing(NamedTuple):
     judgement: Judgement | None
     suite: SuiteVerdict | None
     note: str = ""
+    has_baseline: bool = False
 
     @property
     def newest(self) -> Entry:
@@ -76,7 +78,10 @@ def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[
         ordered = tuple(sorted(jobs, key=lambda job: (job.ended, job.job)))
         members = tuple(entry.job for entry in of_study.get(ordered[-1].study, ()))
         label = f"{name}, {configuration}" if configuration and several[name, site] > 1 else name
-        rows.append(_judged(Standing(label, site, "single", ordered, members, None, None), folder, history, active))
+        row = Standing(label, site, "single", ordered, members, None, None)
+        keys = {run.key for run in ordered[-1].measurements}
+        row = row._replace(has_baseline=any(baseline.group.key in keys for baseline in active))
+        rows.append(_judged(row, folder, history, active))
     return rows
 
 

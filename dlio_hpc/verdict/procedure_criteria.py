@@ -2,7 +2,7 @@
 runs, file system of the results, ranks per node.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from dlio_hpc.base.units import format_seconds, format_size, seconds_between
@@ -99,18 +99,20 @@ def _warmups(rule: Rule) -> Check:
         by_job.setdefault(ran.job, []).append(ran.run.kind)
     first, *others = (kinds.count("warmup") if kinds[0] == "warmup" else 0 for kinds in by_job.values())
     differing = {first, *filter(None, others)} - {rule.value}
-    return _count(rule, min(differing, default=rule.value), "--warmup")
+    return _count(rule, min(differing, default=rule.value), rule.group.sequence, "--warmup")
 
 
 def _measured_runs(rule: Rule) -> Check:
-    return _count(rule, len(rule.group.runs), "--repeat")
+    return _count(rule, len(rule.group.runs), rule.group.runs, "--repeat")
 
 
-def _count(rule: Rule, count: int, option: str) -> Check:
-    """Compare a number of runs with the number in the criterion. option: option that sets the number."""
+def _count(rule: Rule, count: int, runs: Sequence[Ran], option: str) -> Check:
+    """Compare a number of runs with the number in the criterion. runs: the evidence. option: option that sets the
+    number.
+    """
     wanted = rule.value
     is_met = count >= wanted if rule.key.startswith("min_") else count == wanted
-    evidence = tuple(Evidence(ran.job, ran.run.run, None, ran.run.kind) for ran in rule.group.sequence)
+    evidence = tuple(Evidence(ran.job, ran.run.run, None, ran.run.kind) for ran in runs)
     return rule.check(
         is_met, f"there are {count}", evidence=evidence,
         value=float(count), limit=float(wanted), advice=() if is_met else (f"{option} {wanted}",),

@@ -162,7 +162,7 @@ def _itself(nights: Sequence[Night], metric: MetricName, site: NightSpread) -> W
     """Return the result for a job that is its own reference."""
     followed = trend.followed(nights, metric, site)
     spread = _known(followed.course.spread, len(nights), site)
-    return Weighed("pass", LevelDifference(0.0, 0.0, 0.0), 1, 0, spread, followed.trend, None, None)
+    return Weighed("inconclusive", LevelDifference(0.0, 0.0, 0.0), 1, 0, spread, followed.trend, None, None)
 
 
 def _single(
@@ -447,7 +447,7 @@ def chance_words(a_year: float) -> str:
 def sentence(weighed: Weighed, name: str) -> str:
     """Return a sentence that states the result of a comparison, without its subject. name: name of the reference."""
     if weighed.before == 0:
-        return f"the job of {name} itself"
+        return "the baseline itself, so nothing is compared"
     difference, shift = weighed.difference, weighed.shift
     ratio = percent(math.exp(difference.value))
     change = "as good as" if ratio == "as good" else f"{ratio} than"
@@ -487,6 +487,8 @@ def noise_words(noise: float, source: NoiseSource) -> str:
 
 def advice(weighed: Weighed, tolerance: float) -> list[str]:
     """Return advice on how to make the verdict conclusive, one item per line."""
+    if weighed.before == 0:
+        return ["compare a later job"]
     if not weighed.is_accepted:
         return ["the level fell with the baseline; if the new level is right, accept a later night as the baseline"]
     if weighed.doubt is not None:

@@ -96,13 +96,14 @@ def judge(
 
 
 def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
-    """Return the exit codes of the comparisons with baselines. A measurement without a baseline is ignored, unless
-    another measurement of the same workload on the same site has a baseline.
+    """Return the exit codes of the comparisons with baselines. A measurement that is the baseline itself is ignored. A
+    measurement without a baseline is ignored, unless another measurement of the same workload on the same site has a
+    baseline.
     """
     return {
         verdict.exit_code
         for verdict in judgement.verdicts
-        if verdict.outcome != "not_comparable" or _was_known(verdict, known)
+        if not verdict.is_of_itself and (verdict.outcome != "not_comparable" or _was_known(verdict, known))
     }
 
 
@@ -147,16 +148,24 @@ def _details(
     judgement: Judgement, accepted: Acceptance, effects: Sequence[PairedEffect], known: Sequence[Key]
 ) -> Iterator[str]:
     verdicts = judgement.verdicts
-    drops = [verdict for verdict in verdicts if verdict.outcome == "regression" and verdict.ratio is not None]
-    if drops:
-        worst = min(drops, key=lambda verdict: verdict.ratio or 0.0)
-        yield f"{worst.subject} {regression.signed(worst.ratio or 0.0)}"
+    for outcome in ("regression", "inconclusive"):
+        compared = [verdict for verdict in verdicts if verdict.ratio is not None and not verdict.is_of_itself]
+        if concerned := [verdict for verdict in compared if verdict.outcome == outcome]:
+            lowest = min(concerned, key=lambda verdict: verdict.ratio or 0.0)
+            yield f"{lowest.title or lowest.subject} {regression.signed(lowest.ratio or 0.0)}"
+            break
     if effects:
         yield f"B / A {', '.join(f'{whole.ratio:.3g}' for whole in file_system_pairs.overall(effects))}"
     uncompared = [verdict for verdict in verdicts if verdict.outcome == "not_comparable"]
-    if len(uncompared) < len(verdicts):
+    if verdicts and all(verdict.is_of_itself for verdict in verdicts):
+        yield "it is the baseline itself, so nothing is compared"
+    elif len(uncompared) < len(verdicts):
         yield judgement.text
     elif not effects:
         is_known = any(_was_known(verdict, known) for verdict in uncompared)
         yield "all baselines are of other configurations" if is_known else "no baseline"
     yield f"criteria: {acceptance.counted(accepted)}"
+    if unmet := [check for check in accepted.checks if check.outcome not in ("pass", "skipped")]:
+        check = min(unmet, key=lambda check: list(OUTCOMES).index(check.outcome))
+        more = f", and {len(unmet) - 1} more" if len(unmet) > 1 else ""
+        yield ": ".join(filter(None, (check.group.partition(": ")[0], check.title))) + more

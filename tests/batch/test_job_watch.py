@@ -1,15 +1,19 @@
 """A job is watched until it ends or nothing more is learned of it."""
 
+import os
 import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.command import Unanswered
 from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.batch import job_record, job_state, job_watch
 from dlio_hpc.batch.job_record import Job, Sighting
+from dlio_hpc.files import rundir
+from tests.support import studies
 
 
 def _job(current: str, scheduler: str = "slurm", since: float = 0.0) -> Job:
@@ -77,3 +81,23 @@ def test_a_job_that_can_never_run_is_given_with_the_reason(monkeypatch: pytest.M
     assert isinstance(last.fault, InfrastructureError)
     assert "Can Never Run: no such node" in str(last.fault)
     assert last.is_final
+
+
+def test_a_job_ended_when_its_script_did_and_not_when_somebody_looked(tmp_path: Path) -> None:
+    """The night of a job in the history follows from this time."""
+    studies.write(studies.make(tmp_path, repeat=1, name="late"), lambda *_: 100.0)
+    folder = tmp_path / "late"
+    record = job_record.load(folder)
+    running = structs.replace(record.states[0], state="running", time="2026-11-21T02:00:00Z")
+    job_record.save(folder, structs.replace(record, states=(running,)))
+    status = folder / rundir.EXIT_STATUS
+    status.write_text("0\n")
+    os.utime(status, (units.timestamp("2026-11-21T03:10:00Z"),) * 2)
+    (look,) = job_state.refresh_all([folder])
+    assert (look.job.state, look.job.states[-1].time) == ("completed", "2026-11-21T03:10:00Z")
+    assert job_record.load(folder) == look.job
+    for moment in ("2026-11-21T01:59:59Z", units.utc(time.time() + 3600)):
+        job_record.save(folder, structs.replace(record, states=(running,)))
+        os.utime(status, (units.timestamp(moment),) * 2)
+        (look,) = job_state.refresh_all([folder])
+        assert abs(units.timestamp(look.job.states[-1].time) - time.time()) < 60, "another clock is not believed"

@@ -249,3 +249,28 @@ def test_a_table_of_numbers_that_is_too_wide_is_printed_whole() -> None:
     terminal.show_table(table, terminal.console(narrow, piped_width=80))
     assert max(map(len, narrow.getvalue().splitlines())) <= 80
     assert "x...x" in narrow.getvalue()
+
+
+def test_several_runs_are_a_table_and_the_one_with_the_median_rate(tmp_path: Path, run: Run) -> None:
+    runs = tmp_path / "dlio-runs"
+    rates = {0: 100.0, 1: 140.0, 2: 120.0}
+    studies.write(studies.make(runs, repeat=3, name="three"), lambda point, repeat: rates[repeat])
+    out = run("dlio-hpc", "report", runs / "three").out
+    rows = [line.split()[:2] for line in out.splitlines() if re.match(r"\d\d-measure-\d  ", line)]
+    names = [name for name, _ in rows]
+    assert [float(rate) for _, rate in rows] == pytest.approx([100.0, 140.0, 120.0], rel=0.01)
+    assert re.search(r"^median of 3 +1[12]\d\.\d ", out, re.MULTILINE)
+    assert f"{names[2]} is the run with the median rate" in out
+    assert [name for name in names if f"\n{name}\n" in out] == [names[2]]
+    assert _width(re.findall(r"^(?:\d\d-measure-\d  |median of).*$", out, re.MULTILINE)) <= 80
+    full = run("dlio-hpc", "report", "--full", runs / "three").out
+    assert [name for name in names if f"\n{name}\n" in full] == names
+    assert "median rate" not in full
+
+
+def test_a_long_report_repeats_its_first_sentence_unless_a_pager_shows_it(archives: Path) -> None:
+    shown = _on_terminal(archives, "history", "--archive", archives, "--no-pager")
+    first = shown.partition("\n\n")[0]
+    assert shown.endswith(f"\n\n{first}\n")
+    short = _on_terminal(archives, "history", "--archive", archives, "--last", "1", lines=100)
+    assert not short.endswith(f"{short.partition(chr(10) * 2)[0]}\n")

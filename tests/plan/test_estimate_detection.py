@@ -138,7 +138,7 @@ def test_the_first_sentence_is_the_answer(run: Run, archive: Path) -> None:
     shown = " ".join(run("dlio-hpc", *_DEMO, "--archive", archive, "--detect", "10%", "--repeat", 3).out.split())
     assert shown.startswith(made["answer"])
     assert made["answer"].startswith(
-        f"A drop of 10 % is found in {row['nights']} nights with 3 repeats a job (80 % power;"
+        f"A drop of 10 % is found {row['nights']} nights after it happens with 3 repeats a job (80 % power;"
     )
     assert "(31 nights of this measurement)" in shown
     assert "31 nights of the history at the present level" in shown
@@ -185,7 +185,7 @@ def test_a_suite_with_criteria_says_how_many_nights_they_need(run: Run) -> None:
     made = run("dlio-hpc", *options, "--json").json["detection"]
     assert made["criterion_nights"] >= 2
     out = " ".join(run("dlio-hpc", *options).out.split())
-    assert f"{made['criterion_nights']} nights make the 96 % interval of a criterion narrower than +/- 10 %" in out
+    assert f"{made['criterion_nights']} nights make the 96 % interval of a figure narrower than +/- 10 %" in out
     assert "the noisiest of 3 measurements" in out
     (row,) = (row for row in made["campaigns"] if row["is_answer"])
     assert row["repeats"] == 5, "the number in the suite"

@@ -114,7 +114,7 @@ def test_lines_for_cron_name_their_commands_in_full(path: Path) -> None:
         assert not [program for program in programs if not program.startswith("/")], line
 
 
-_SETTINGS = "/projects/storage/dlio-hpc/site"
+_SETTINGS = "/projects/storage/dlio-hpc/nightly:/projects/storage/dlio-hpc/site"
 
 
 @pytest.mark.parametrize(("page", "changed"), [

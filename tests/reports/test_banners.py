@@ -337,7 +337,7 @@ def test_a_history_says_that_jobs_stopped() -> None:
     assert _stopped(_alike(12), 20, every=7).state == "good", "three times the usual distance are 21 days"
     assert _stopped(_alike(12), 22, every=7).state == "not measured"
     assert _stopped([*_alike(11), *_alike(1, 1.4)], 60).state == "bad"
-    assert [_stopped(_alike(1), days).state for days in (6.9, 7.1)] == ["good", "not measured"]
+    assert [_stopped(_alike(1), days).state for days in (6.9, 7.1)] == ["inconclusive", "not measured"]
 
 
 def test_a_drop_without_a_baseline_stays_bad() -> None:

@@ -45,8 +45,8 @@ def test_the_first_sentence_counts_and_names_what_is_not_good(archives: Path) ->
     opening = _page(archives).banner
     assert opening.state == "bad"
     assert opening.text.startswith("Last night 2026-11-23: 1 of 3 suites good, 1 of 3 other workloads good. ")
-    assert "resnet50 on aurora: 1 infrastructure" in opening.text
-    assert "Also: nightly on local (regression), unet3d on polaris (not measured)." in opening.text
+    assert "good. nightly on local: regression; " in opening.text, "a suite is watched, a failed trial is not"
+    assert "Also: resnet50 on aurora (failed), unet3d on polaris (not measured)." in opening.text
     assert opening.text.endswith("Not run that night: weekend on local (last 2026-11-21).")
 
 
@@ -98,6 +98,20 @@ def test_nothing_ran_is_said_first(archives: Path) -> None:
         "Nothing ran since 2026-11-23 02:00 UTC (4.0 days), as far as jobs are archived. That night: 1 of 2 workloads"
     )
     assert opening.text.startswith(lead)
+
+
+def test_a_trial_beside_the_suites_does_not_change_the_state(tmp_path: Path) -> None:
+    """A user of a shared archive tries the demo, which reads from memory."""
+    archives = tmp_path / "archive"
+    facilities.suite(archives, "nightly", LAST, [90.0, 200.0])
+    history.take_in(archives)
+    facilities.workload(archives, "demo", "local", [LAST], storage="cached")
+    opening = _page(archives).banner
+    assert opening.state == "good"
+    assert ": 1 of 1 suite good, 0 of 1 other workload good. demo on local: " in opening.text
+    baselines.accept(archives, facilities.workload(archives, "resnet", "local", [LAST - 1]), "quiet", force=True)
+    facilities.workload(archives, "resnet", "local", [LAST], storage="cached")
+    assert _page(archives).banner.state == "not measured", "the facility watches it: it has a baseline"
 
 
 def test_gaps_are_shown_and_said(archives: Path) -> None:

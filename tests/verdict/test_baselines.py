@@ -10,6 +10,7 @@ from msgspec import structs
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
+from dlio_hpc.plan.study import Judging
 from dlio_hpc.verdict import baselines, history
 from dlio_hpc.verdict.baselines import Accepted, Decisions, Retired
 from dlio_hpc.verdict.history_entry import Entry
@@ -145,6 +146,25 @@ def test_a_decision_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         baselines.read(tmp_path)
 
 
+TITLE = "cosmoflow on theta, 2 x 4 ranks"
+
+
+def test_a_night_that_fails_the_criteria_of_its_suite_needs_force(tmp_path: Path) -> None:
+    """A baseline is a promise on the storage; a night whose repeats differ by 74 % is none."""
+    noisy, quiet = nights.entry(1, [100.0, 30.0, 104.0]), nights.entry(2, [100.0, 101.0, 99.0])
+    criteria = tmp_path / "criteria.yaml"
+    criteria.write_text("name: nightly\nnight_spread: 0\ncriteria: {spread: {title: repeatability, max_spread: 25%}}\n")
+    judging = Judging(criteria=str(criteria))
+    with pytest.raises(ConfigError, match=rf"{TITLE} fails the criterion repeatability: .*; --force accepts it"):
+        baselines.accept(tmp_path, noisy, "first", judging=judging)
+    (forced,) = baselines.accept(tmp_path, noisy, "first", force=True, judging=judging)
+    assert forced.warnings[0].startswith(f"{TITLE} fails the criterion repeatability")
+    (good,) = baselines.accept(tmp_path, quiet, "second", judging=judging)
+    assert good.warnings == ()
+    with pytest.raises(ConfigError, match=r"it is unknown whether .* meets the criteria of its suite"):
+        baselines.accept(tmp_path, quiet, "third", judging=Judging(criteria=str(tmp_path / "gone.yaml")))
+
+
 def test_the_commands(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "dlio-runs" / "archive"
     folder.mkdir(parents=True)
@@ -152,11 +172,12 @@ def test_the_commands(tmp_path: Path, run: Run) -> None:
         history.enter(folder, entry)
     assert run("dlio-hpc", "baseline", "accept", "nightly-000").code == 2
     assert "accept one: dlio-hpc baseline accept JOB --message" in run("dlio-hpc", "baseline", "list").err
-    first = run("dlio-hpc", "baseline", "accept", "nightly-000", "--message", "before the upgrade").out.partition(":")[
-        0
-    ]
+    said = run("dlio-hpc", "baseline", "accept", "nightly-000", "--message", "before the upgrade").out
+    assert said.startswith("accepted nightly-000-")
+    assert said.endswith(f" as the baseline of {TITLE}\n")
+    first = said.split()[1]
     second = run("dlio-hpc", "baseline", "accept", "nightly-001", "--message", "after the upgrade")
-    assert second.out.endswith(f", replaces {first}\n")
+    assert second.out.endswith(f", in place of {first}\n")
     listed = run("dlio-hpc", "baseline", "list").out
     assert "after the upgrade" in listed
     assert "before the upgrade" not in listed

@@ -322,7 +322,7 @@ def test_commands_name_the_nights(study: list[Entry], tmp_path: Path, run: Run) 
     for entry in study:
         history.enter(folder, entry)
     accepted = run("dlio-hpc", "baseline", "accept", "s", "--archive", folder, "--message", "quiet nights")
-    assert (accepted.code, accepted.out.startswith("s-night3-3-")) == (0, True)
+    assert (accepted.code, accepted.out.startswith("accepted s-night3-3-")) == (0, True)
     later = _job(4, 4, [97.0] * 3)
     history.enter(folder, later)
     done = run("dlio-hpc", "compare", "s", "--archive", folder, "--json")

@@ -75,7 +75,14 @@ def _judged(*verdicts: tuple[Outcome, float | None]) -> Judgement:
     return baseline_comparison.summed(
         [
             baseline_comparison.Verdict(
-                f"job-{number}", "samples_per_s", outcome, OUTCOMES[outcome].exit_code, "why", 0.02, ratio=ratio
+                f"job-{number}",
+                "samples_per_s",
+                outcome,
+                OUTCOMES[outcome].exit_code,
+                "why",
+                0.02,
+                ratio=ratio,
+                before=1,
             )
             for number, (outcome, ratio) in enumerate(verdicts)
         ]
@@ -106,6 +113,15 @@ def test_the_gravest_is_the_verdict(tmp_path: Path, outcomes: Any, missing: int,
     assert outcome.exit_code == code
     assert outcome.summary.startswith(f"nightly on local: {word}")
     assert "\n" not in outcome.summary
+
+
+def test_a_suite_that_is_its_own_baseline_is_judged_by_its_criteria_alone(tmp_path: Path) -> None:
+    itself = replace(_judged(("inconclusive", 1.0)).verdicts[0], before=0)
+    outcome = suite.judge(_study(tmp_path), baseline_comparison.summed([itself]), _accepted(), (), ())
+    assert (outcome.exit_code, outcome.outcome) == (0, "pass")
+    assert "; it is the baseline itself, so nothing is compared; criteria: " in outcome.summary
+    mixed = baseline_comparison.summed([itself, *_judged(("regression", 0.8)).verdicts])
+    assert suite.judge(_study(tmp_path), mixed, _accepted(), (), ()).exit_code == 1
 
 
 def test_a_regression_is_named_in_the_summary(tmp_path: Path) -> None:
