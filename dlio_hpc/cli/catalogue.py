@@ -97,11 +97,22 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
             file.write(text)
     except FileExistsError:
         raise _exists(target) from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as fault:
+        raise ConfigError(_no_place(target, fault)) from fault
     if as_json:
         console.print_json(NewSiteDocument(name, str(target), text))
         return
     path = target if target.is_absolute() else f"./{target}"
     console.show(f"wrote {target}; review it, then run: dlio-hpc check -s {path} -d DIR")
+
+
+def _no_place(target: Path, fault: OSError) -> str:
+    """Return the message for a file that cannot be created because of its path."""
+    if isinstance(fault, FileNotFoundError):
+        return (
+            f"{target}: the folder {target.parent} does not exist; create it (mkdir -p), or give another file with --to"
+        )
+    return f"{target}: {fault.strerror}; give another file with --to"
 
 
 def _exists(target: Path) -> ConfigError:
