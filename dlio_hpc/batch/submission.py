@@ -120,13 +120,14 @@ def hand_over(
             report(f"note: {note}")
         notes |= {*plan.notes, *submitted.notes}
         report(_submitted(plan, submitted.job))
+        report(f"  {plan.directory}")
     return Submission(planned.study.study, None if study is None else study.folder, tuple(directories))
 
 
 def _submitted(plan: Plan, job: job_record.Job) -> str:
     cluster = f" on cluster {job.cluster}" if job.cluster else ""
     night = f", {job.night_text()}" if job.nights > 1 else ""
-    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}{night}: {plan.directory}"
+    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}{night}:"
 
 
 def summary(planned: Planned) -> list[str]:
