@@ -14,13 +14,14 @@ _ONE_DASH = re.compile(r"-[a-z][a-z-]+")
 _JOINTS = ("=", ",")
 
 
-def refuse(program: str, command: click.Command, words: Sequence[str]) -> None:
-    """Raise a usage error for one of these mistakes. words: the command line without the name of the program."""
-    words = list(words[: words.index("--")] if "--" in words else words)
-    _refuse_order(program, command, words)
-    command, depth = _called(command, words)
-    context = click.Context(command, info_name=" ".join([program, *words[:depth]]))
-    for option, values in _options(command, words[depth:]):
+def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> None:
+    """Raise a usage error for one of these mistakes. arguments: the command line without the name of the program."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    own, others = arguments[:end], arguments[end:]
+    _refuse_order(program, command, own, others)
+    command, depth = _called(command, own)
+    context = click.Context(command, info_name=" ".join([program, *own[:depth]]))
+    for option, values in _options(command, own[depth:]):
         name = option.partition("=")[0]
         if _ONE_DASH.fullmatch(name) and _option(command, f"-{name}") is not None:
             raise click.UsageError(f"No such option {name!r}; a long option has two dashes: -{option}", context)
@@ -31,30 +32,30 @@ def refuse(program: str, command: click.Command, words: Sequence[str]) -> None:
             )
 
 
-def _refuse_order(program: str, command: click.Command, words: Sequence[str]) -> None:
-    """Raise a usage error for options of a verb that are given before the verb."""
-    if not isinstance(command, click.Group) or not words or not words[0].startswith("-"):
+def _refuse_order(program: str, command: click.Command, arguments: Sequence[str], others: Sequence[str]) -> None:
+    """Raise a usage error for options of a verb that are given before the verb. others: "--" and what follows it."""
+    if not isinstance(command, click.Group) or not arguments or not arguments[0].startswith("-"):
         return
     context = click.Context(command, info_name=program)
     verbs = command.list_commands(context)
-    place = next((number for number, word in enumerate(words) if word in verbs), len(words))
-    called, depth = _called(command, words[place:])
-    name = words[0].partition("=")[0]
+    place = next((number for number, word in enumerate(arguments) if word in verbs), len(arguments))
+    called, depth = _called(command, arguments[place:])
+    name = arguments[0].partition("=")[0]
     if _option(command, name) is None and _option(called, name) is not None and called is not command:
         end = place + depth
-        line = shlex.join([program, *words[place:end], *words[end:], *words[:place]])
-        raise click.UsageError(f"{name} is an option of {words[place]}; give it after the verb: {line}", context)
+        line = shlex.join([program, *arguments[place:end], *arguments[end:], *arguments[:place], *others])
+        raise click.UsageError(f"{name} is an option of {arguments[place]}; give it after the verb: {line}", context)
 
 
-def _called(command: click.Command, words: Sequence[str]) -> tuple[click.Command, int]:
+def _called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Command, int]:
     """Return the command that the first words name, and the number of these words."""
-    for depth, word in enumerate(words):
+    for depth, word in enumerate(arguments):
         if not isinstance(command, click.Group) or word not in command.list_commands(click.Context(command)):
             return command, depth
         child = command.get_command(click.Context(command), word)
         assert child is not None
         command = child
-    return command, len(words)
+    return command, len(arguments)
 
 
 def _option(command: click.Command, name: str) -> click.Option | None:
@@ -63,13 +64,13 @@ def _option(command: click.Command, name: str) -> click.Option | None:
     return next((option for option in options if name in (*option.opts, *option.secondary_opts)), None)
 
 
-def _options(command: click.Command, words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def _options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the options on a command line. If an option has one value, yield with it the word after the option and the
     words that may belong to the same value; otherwise, yield an empty list.
     """
     place = 0
-    while place < len(words):
-        word = words[place]
+    while place < len(arguments):
+        word = arguments[place]
         place += 1
         if not word.startswith("-"):
             if not command.allow_interspersed_args:
@@ -77,7 +78,7 @@ def _options(command: click.Command, words: Sequence[str]) -> Iterator[tuple[str
             continue
         option = _option(command, word)
         count = 0 if option is None or option.is_flag or option.count else option.nargs
-        yield word, _value(words[place:], _has_joints(option)) if option is not None and count == 1 else []
+        yield word, _value(arguments[place:], _has_joints(option)) if option is not None and count == 1 else []
         place += count
 
 
@@ -85,12 +86,12 @@ def _has_joints(option: click.Option) -> bool:
     return any(joint in (option.metavar or "") for joint in _JOINTS)
 
 
-def _value(words: Sequence[str], has_joints: bool) -> list[str]:
+def _value(arguments: Sequence[str], has_joints: bool) -> list[str]:
     """Return the first word, and the words that follow it if the value continues in them. has_joints: whether values of
     the option have = or commas, such as KEY=A,B.
     """
-    value = list(words[:1])
-    for word in words[1:]:
+    value = list(arguments[:1])
+    for word in arguments[1:]:
         is_continued = value == ["="] or (has_joints and (value[-1].endswith(_JOINTS) or word.startswith(_JOINTS)))
         if word.startswith("-") or not is_continued:
             break

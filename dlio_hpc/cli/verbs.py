@@ -78,9 +78,9 @@ class CommandGroup(click.Group):
             raise click.UsageError(f"No such command {name!r}; {self.meant(args, ctx)}see --help", ctx)
         return super().resolve_command(ctx, args)
 
-    def meant(self, words: list[str], ctx: click.Context) -> str:
+    def meant(self, arguments: list[str], ctx: click.Context) -> str:
         """Return a suggestion for the unknown command that the first word names, or "" if there is none."""
-        return name_hint(words[0], self.list_commands(ctx))
+        return name_hint(arguments[0], self.list_commands(ctx))
 
 
 class _Verbs(CommandGroup):
@@ -97,12 +97,12 @@ class _Verbs(CommandGroup):
         command.epilog = f"\b\nExample:\n  {verb.example}"
         return command
 
-    def meant(self, words: list[str], ctx: click.Context) -> str:
+    def meant(self, arguments: list[str], ctx: click.Context) -> str:
         """Return a suggestion. What can be submitted, and its site, may be given without `submit`."""
         options = {shipped.WORKLOADS: "", shipped.STUDIES: "--study ", shipped.SUITES: "--suite ", shipped.SITES: "-s "}
-        known = {name: folder for folder in options for name in words[:2] if name in shipped.names(folder)}
-        if words[0] not in known:
-            return super().meant(words, ctx)
+        known = {name: folder for folder in options for name in arguments[:2] if name in shipped.names(folder)}
+        if arguments[0] not in known:
+            return super().meant(arguments, ctx)
         asked = [f"{options[folder]}{name}" for name, folder in known.items()]
         if set(known.values()) == {shipped.SITES}:
             asked.insert(0, "WORKLOAD")
