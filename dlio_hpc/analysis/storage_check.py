@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import format_size, rounded_up
 from dlio_hpc.dataset import minimum_size
 from dlio_hpc.files import storage_proofs
 from dlio_hpc.files.storage_proofs import COUNTED, MEMORY, Proofs
@@ -443,9 +443,9 @@ def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
         yield f"a dataset of {ENOUGH} times the nodes' memory"
     elif result.dataset.bytes < ENOUGH * memory and dataset.existing is None:
         unit = dataset.sample_bytes * (1 if dataset.file_access == "shared" else dataset.samples_per_file)
-        mebibytes = -(-(ENOUGH * memory + unit) // 2**20)  # the resized dataset may be one file smaller
+        size = rounded_up(ENOUGH * memory + unit)  # the resized dataset may be one file smaller
         yield (
-            f"--dataset-size {mebibytes}MiB: {ENOUGH} times the nodes' {format_size(memory)} of memory, now "
+            f"--dataset-size {size}: {ENOUGH} times the nodes' {format_size(memory)} of memory, now "
             f"{format_size(result.dataset.bytes)}"
         )
 

@@ -37,11 +37,3 @@ def in_ascii(text: str) -> str:
     escapes with their number.
     """
     return text if text.isascii() else text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()
-
-
-def shortened_name(name: str, width: int) -> str:
-    """Return the name, with "..." in place of its middle if it is longer than `width` characters."""
-    if len(name) <= width:
-        return name
-    tail = (width - 3) // 2
-    return f"{name[: width - 3 - tail]}...{name[len(name) - tail :]}"

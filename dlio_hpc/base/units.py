@@ -2,6 +2,7 @@
 "1:30:00") and shares ("90%").
 """
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ _SIZES = {"": 1, "b": 1} | {
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 # Least size and limit of a latency that numbers without a unit may have; see LargeSize and Latency.
 LEAST_LARGE, MOST_LATENCY_S = 1 << 20, 1.0
+# Limit of the time of a step or a sample that options may give without a unit.
+_MOST_STEP_S = 10.0
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
 
 
@@ -104,13 +107,25 @@ def latency(value: object) -> Latency:
     """Parse a duration in seconds. Raise ValueError if the value is not a duration, or a number without a unit that is
     too large to be meant in seconds.
     """
+    return Latency(_small_or_with_unit(value, MOST_LATENCY_S))
+
+
+def step_time(value: object) -> Seconds:
+    """Parse the time of a step or a sample, as given by an option. Raise ValueError if the value is not a duration, or
+    a number without a unit that is almost certainly meant in milliseconds.
+    """
+    return _small_or_with_unit(value, _MOST_STEP_S)
+
+
+def _small_or_with_unit(value: object, limit_s: float) -> Seconds:
+    """Parse a duration. Raise ValueError for a number without a unit that is not below the limit."""
     duration = seconds(value)
-    if duration >= MOST_LATENCY_S and _is_bare(value):
+    if duration >= limit_s and _is_bare(value):
         raise ValueError(
             f"found {plainly(value)}, which is {duration:g} s; give the unit, such as {_digits(value)}ms or "
             f"{_digits(value)}s"
         )
-    return Latency(duration)
+    return duration
 
 
 def _is_bare(value: object) -> bool:
@@ -130,8 +145,13 @@ def share(value: object) -> Share:
     elif isinstance(value, str) and (match := _SHARE.fullmatch(value)) is not None:
         number = float(match[1]) / (100 if match[2] else 1)
     if not 0 <= number <= 1:
-        raise _unusable(value, SUCH[Share])
+        raise _unusable(value, SUCH[Share] + _percent(number, value))
     return Share(number)
+
+
+def _percent(number: float, value: object) -> str:
+    """Return a hint for a share above 1 that is almost certainly meant in percent; otherwise, return ""."""
+    return f"; {_digits(value)} percent is {_digits(value)}%" if 1 < number <= 100 and "%" not in str(value) else ""
 
 
 def walltime(value: object) -> Walltime:
@@ -153,6 +173,11 @@ def walltime(value: object) -> Walltime:
     if not 1 <= total <= _MOST_SECONDS:
         raise _unusable(value, "a time limit between a second and a year, such as 30m")
     return Walltime(total)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 job, 2 jobs."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def interval(value: object) -> Walltime:
@@ -191,6 +216,17 @@ def format_size(count: float) -> str:
             break
         value, unit = value / 1024, larger
     return f"{value:.4g} {unit}"
+
+
+def rounded_up(count: float) -> str:
+    """Return a size of at least `count` bytes as an option, in a unit that is easy to read: 118GiB, 5.25GiB."""
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    step = 1.0 if value >= 10 or unit == "B" else 0.25
+    return f"{math.ceil(value / step) * step:g}{unit}"
 
 
 def format_seconds(value: float) -> str:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dlio_hpc.base import units
 from dlio_hpc.base.command import CommandMissing, Unanswered, ask
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
+from dlio_hpc.base.units import counted
 from dlio_hpc.batch import container, job_record, jobscript, launchers
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.job_state import await_release
@@ -261,7 +262,7 @@ def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
 
 def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     check_commands(plans)
-    yield PreflightFinding("ok", "submission", f"{len(plans)} more job(s) can be submitted from here")
+    yield PreflightFinding("ok", "submission", f"{counted(len(plans), 'more job')} can be submitted from here")
 
 
 def _preload(made: Plan) -> Iterator[PreflightFinding]:

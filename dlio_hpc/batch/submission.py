@@ -11,6 +11,7 @@ from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
+from dlio_hpc.base.units import counted
 from dlio_hpc.batch import job_record, submit
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers.scheduler import After
@@ -119,13 +120,14 @@ def hand_over(
             report(f"note: {note}")
         notes |= {*plan.notes, *submitted.notes}
         report(_submitted(plan, submitted.job))
+        report(f"  {plan.directory}")
     return Submission(planned.study.study, None if study is None else study.folder, tuple(directories))
 
 
 def _submitted(plan: Plan, job: job_record.Job) -> str:
     cluster = f" on cluster {job.cluster}" if job.cluster else ""
     night = f", {job.night_text()}" if job.nights > 1 else ""
-    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}{night}: {plan.directory}"
+    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}{cluster}{night}:"
 
 
 def summary(planned: Planned) -> list[str]:
@@ -134,14 +136,15 @@ def summary(planned: Planned) -> list[str]:
     """
     points, measured = len(planned.study.points), sum(run.point is not None for job in planned.jobs for run in job.runs)
     heading = (
-        f"study {planned.study.study}: {points} points, {measured} measurements in {len(planned.jobs)} job(s), "
+        f"study {planned.study.study}: {counted(points, 'point')}, {counted(measured, 'measurement')} in "
+        f"{counted(len(planned.jobs), 'job')}, "
         f"seed {planned.study.seed}"
     )
     jobs = Counter((job.night, job.begins) for job in planned.jobs) if planned.study.nights > 1 else {}
     return [
         heading,
         *(
-            f"{night_chain.described(night, planned.study.nights, begins)}: {count} job(s)"
+            f"{night_chain.described(night, planned.study.nights, begins)}: {counted(count, 'job')}"
             for (night, begins), count in jobs.items()
         ),
     ]
@@ -153,7 +156,7 @@ def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> N
     """
     if not planned.study.is_plain:
         later = resume_command(planned.study.folder)
-        report(f"{len(directories)} of {len(planned.jobs)} jobs were submitted; submit the others later with: {later}")
+        report(f"jobs submitted: {len(directories)} of {len(planned.jobs)}; submit the others later with: {later}")
         return
     for directory in directories:
         report(f"cancelling {cancel(directory).job}, which belongs to the same study as the rejected job")

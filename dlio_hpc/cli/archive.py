@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import FOLDER, JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.documents.files import (
@@ -150,8 +151,8 @@ def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> N
     for path, entry in choice.removed:
         console.show(f"{path}: {'would be ' if dry_run else ''}removed; its job ended {entry.ended}")
     kept = ", ".join(f"{count} {reason}" for reason, count in sorted(choice.kept.items())) or "none"
-    freed = f"{'would free' if dry_run else 'freed'} {units.format_size(size)} in {len(choice.removed)} archives"
-    console.show(f"{freed}; kept: {kept}")
+    freed = f"{'would free' if dry_run else 'freed'} {units.format_size(size)} in"
+    console.show(f"{freed} {counted(len(choice.removed), 'archive')}; kept: {kept}")
 
 
 _DAYS = {"d": 1, "w": 7, "y": 365}

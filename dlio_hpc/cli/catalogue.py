@@ -1,6 +1,7 @@
 """dlio-hpc sites and dlio-hpc workloads: list the profiles or workloads, or print one."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import click
@@ -29,6 +30,8 @@ class _Sites(click.Group):
         )
 
 
+# Width of the lists of profiles and workloads.
+_COLUMNS = 80
 _SCHEMA = re.compile(r"\A(# yaml-language-server: \$schema=)(\.\S*)")
 _JSON = click.Option(["--json", "as_json"], is_flag=True, envvar="DLIO_HPC_JSON", help="Print one JSON document.")
 
@@ -51,15 +54,23 @@ def sites(context: click.Context, as_json: bool) -> None:
     here = known["site"].value if "site" in known else site.here()
     for name, profile, path in profiles:
         mark = "*" if name == here else " "
-        console.show(f"{mark} {name:12} {profile.scheduler:8} {profile.description}{_origin(path)}")
+        _show_listed(f"{mark} {name:12} {profile.scheduler:8} ", profile.description, path)
     console.show("* used on this host without --site")
     for key, default in known.items():
         console.show(f"default: --{key} {default.value}, from {default.path}")
 
 
-def _origin(path: Path) -> str:
-    where = shipped.origin(path)
-    return f"  [{where}]" if where else ""
+def _show_listed(start: str, description: str, path: Path) -> None:
+    """Print an entry of a list in lines of at most 80 columns. Names and paths are not broken. start: first columns.
+    path: file of the entry. The entry says where the file is if it is not a shipped one.
+    """
+    origin = shipped.origin(path)
+    text = f"{description}  [{origin}]" if origin else description
+    indent = " " * len(start)
+    for line in textwrap.wrap(
+        text, _COLUMNS, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    ) or [start]:
+        console.show(line.rstrip())
 
 
 @sites.command()
@@ -97,11 +108,22 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
             file.write(text)
     except FileExistsError:
         raise _exists(target) from None
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as fault:
+        raise ConfigError(_no_place(target, fault)) from fault
     if as_json:
         console.print_json(NewSiteDocument(name, str(target), text))
         return
     path = target if target.is_absolute() else f"./{target}"
     console.show(f"wrote {target}; review it, then run: dlio-hpc check -s {path} -d DIR")
+
+
+def _no_place(target: Path, fault: OSError) -> str:
+    """Return the message for a file that cannot be created because of its path."""
+    if isinstance(fault, FileNotFoundError):
+        return (
+            f"{target}: the folder {target.parent} does not exist; create it (mkdir -p), or give another file with --to"
+        )
+    return f"{target}: {fault.strerror}; give another file with --to"
 
 
 def _exists(target: Path) -> ConfigError:
@@ -134,7 +156,7 @@ def workloads(name: str | None, as_json: bool) -> None:
     for file, listed_workload, path in known:
         data = listed_workload.dataset
         size = "-" if data.format == "null" else units.format_size(data.size)
-        console.show(f"{file:18} {data.format:9} {size:>10}  {listed_workload.description}{_origin(path)}")
+        _show_listed(f"{file:15} {data.format:8} {size:>9}  ", listed_workload.description, path)
 
 
 def _show_imported(name: str, as_json: bool) -> None:

@@ -87,7 +87,7 @@ def _options(
         site=site,
         ranks_per_node=(max(1, min(_MOST_RANKS, character.log.job.ranks)),),
         dataset_size=dataset_size if size > dataset_size else None,
-        overrides=(f"compute.time={step_s}", f"train.epochs={epochs}", *without, *evaluation, *settings),
+        overrides=(f"compute.time={step_s} s", f"train.epochs={epochs}", *without, *evaluation, *settings),
         runs=runs,
     )
 

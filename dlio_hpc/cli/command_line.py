@@ -196,14 +196,17 @@ _OF_MATPLOTLIB = ("MPLBACKEND", "SOURCE_DATE_EPOCH")
 def _called(program: str, arguments: list[str]) -> object:
     import click
 
+    from dlio_hpc.cli import misread_lines
     from dlio_hpc.cli.verbs import cli
 
     for name in _OF_MATPLOTLIB:
         os.environ.pop(name, None)
     if program != "dlio-submit":
+        misread_lines.refuse(program, cli, arguments)
         return cli.main(arguments, prog_name=program, standalone_mode=False)
     command = cli.get_command(click.Context(cli), "submit")
     assert command is not None
+    misread_lines.refuse(program, command, arguments[1:])
     return command.main(arguments[1:], prog_name=program, standalone_mode=False)
 
 

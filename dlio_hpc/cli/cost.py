@@ -8,6 +8,7 @@ import click
 from msgspec import structs
 
 from dlio_hpc.base import units
+from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console, cost_detection
 from dlio_hpc.cli.plan_options import given_options, plan_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed, part
@@ -122,7 +123,7 @@ def _show(made: Planned, costs: list[JobCost]) -> None:
         f"its time limit of {units.format_walltime(int(study.walltime))}."
     )
     heading = (
-        f"{study.study}: {len(study.points)} point(s) x {study.repeat}{study.in_nights} on {site.name}, "
+        f"{study.study}: {counted(len(study.points), 'point')} x {study.repeat}{study.in_nights} on {site.name}, "
         f"datasets below {' and '.join(study.folders)}"
     )
     table = Table("", _HEADER, rows, legend=legend, has_total=len(costs) > 1)

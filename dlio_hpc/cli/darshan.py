@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
+from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
@@ -109,7 +110,7 @@ def show(paths: tuple[Path, ...], outputs: Outputs) -> int:
             "--summary has no pictures, traces or timelines: give the logs of one program without it"
         )
     logs, faults = log_files.below(paths)
-    with console.busy(f"reading {len(logs):,} logs", quiet=False):
+    with console.busy(f"reading {counted(len(logs), 'log')}", quiet=False):
         rows = program_table_page.ordered(list(program_table.rows(logs)))
     copies = len(logs) - sum(len(row.logs) for row in rows)
     if outputs.as_json:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
+from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
@@ -93,9 +94,8 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
                 console.show(f"{place}: {fault.fault}")
             if not entry.faults:
                 checked_part = "; only names and sizes checked" if quick else ""
-                console.show(
-                    f"{entry.name}: intact ({entry.files} files, {units.format_size(entry.bytes)}{checked_part})"
-                )
+                amount = f"{counted(entry.files, 'file')}, {units.format_size(entry.bytes)}"
+                console.show(f"{entry.name}: intact ({amount}{checked_part})")
         if not checked and not code:
             console.show("no datasets to verify")
     return InvalidRun.exit_code if any(entry.faults for entry in checked) else code
@@ -153,7 +153,7 @@ def remove(
 def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> RemovedDataset:
     """Remove a dataset, and print how much space was freed or would be freed."""
     count, size = dataset_removal.content(folder) if is_dry_run else dataset_removal.remove(folder)
-    say(f"{folder}: {'would free' if is_dry_run else 'freed'} {units.format_size(size)} in {count} files")
+    say(f"{folder}: {'would free' if is_dry_run else 'freed'} {units.format_size(size)} in {counted(count, 'file')}")
     return RemovedDataset(str(folder), count, size)
 
 

@@ -5,6 +5,7 @@ from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
 from dlio_hpc.config import workload as workloads
@@ -43,5 +44,5 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
     console.show(
         f"{made.files:,} file(s) x {made.samples_per_file:,} sample(s), {units.format_size(made.bytes)}: {made.key}"
     )
-    console.show(f"{STEPS} steps per epoch on {nodes * ppn:,} ranks: {made.for_steps:,} samples")
-    console.show(f"{TIMES_MEMORY} x the memory of {nodes:,} node(s), {memory} each: {made.for_memory:,} samples")
+    console.show(f"{STEPS} steps per epoch on {counted(nodes * ppn, 'rank')}: {made.for_steps:,} samples")
+    console.show(f"{TIMES_MEMORY} x the memory of {counted(nodes, 'node')}, {memory} each: {made.for_memory:,} samples")

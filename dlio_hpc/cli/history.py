@@ -9,6 +9,7 @@ import click
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import counted
 from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
@@ -211,7 +212,7 @@ def _rebuild(folder: Path) -> None:
     taken = histories.rebuild(folder, console.say)
     for note in taken.notes:
         console.say(f"note: {note}")
-    console.say(f"history rebuilt from {len(taken.jobs)} archives in {folder}")
+    console.say(f"history rebuilt from {counted(len(taken.jobs), 'archive')} in {folder}")
 
 
 def _usual(entries: "Sequence[Entry]") -> MetricName:

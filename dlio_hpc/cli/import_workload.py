@@ -8,6 +8,7 @@ import click
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, about
+from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import OUTPUT, written
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
@@ -130,7 +131,8 @@ def _data(made: workload.Workload) -> str:
     """Return the format and the size of a workload's dataset, or the size of its checkpoints if it has no dataset."""
     if made.checkpoint is not None and (state := made.checkpoint.state) is not None:
         ranks = state.parallelism.ranks
-        return f"checkpoints, {ranks} ranks, {units.format_size(checkpoint_files.size(made.checkpoint, ranks))}"
+        size = units.format_size(checkpoint_files.size(made.checkpoint, ranks))
+        return f"checkpoints, {counted(ranks, 'rank')}, {size}"
     return f"{made.dataset.format}, {units.format_size(made.dataset.size)}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dlio_hpc.base.errors import Incomplete
+from dlio_hpc.base.units import counted
 from dlio_hpc.batch import abandoned_files, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
@@ -175,7 +176,7 @@ def _say(study: CollectedStudy, points: int) -> None:
     for message in study.broken:
         console.say(f"{study.study}: left out a job that cannot be read: {message}")
     if not study.missing:
-        console.say(f"{study.study}: all {study.wanted} measurements of {points} points exist")
+        console.say(f"{study.study}: all {counted(study.wanted, 'measurement')} of {counted(points, 'point')} exist")
         return
     console.say(f"{study.study}: {len(study.missing)} of {study.wanted} measurements are missing")
     for missing in study.missing:

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from dlio_hpc import __version__
 from dlio_hpc.base.errors import DlioError
+from dlio_hpc.base.units import counted
 from dlio_hpc.cli.plan_options import given_options, plan_options
 from dlio_hpc.cli.verbs import JSON, LOG_FILE, PATH, SETTINGS, option
 from dlio_hpc.plan.options import Options
@@ -135,7 +136,8 @@ def _say_if_complete(lacking: Any) -> None:
 
     if not lacking.planned.jobs:
         waiting = f"; {lacking.missing} more are queued or running" if lacking.missing else ""
-        console.say(f"nothing to resume: {lacking.measured} measurements exist{waiting}")
+        verb = "exists" if lacking.measured == 1 else "exist"
+        console.say(f"nothing to resume: {counted(lacking.measured, 'measurement')} {verb}{waiting}")
 
 
 def _show(planned: Planned, manner: Manner) -> None:

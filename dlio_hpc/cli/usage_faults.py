@@ -2,6 +2,8 @@
 
 import click
 
+from dlio_hpc.config import shipped
+
 # Options of batch systems, launchers and dlio_benchmark, and what they are called here.
 _ELSEWHERE = {
     "--ntasks": "--ppn", "--ntasks-per-node": "--ppn", "--tasks-per-node": "--ppn", "--ranks": "--ppn", "-n": "--ppn",
@@ -41,5 +43,11 @@ def _instead(fault: click.UsageError, context: click.Context) -> str | None:
     """Return a suggestion to replace an option or argument that the verb does not accept."""
     if isinstance(fault, click.NoSuchOption):
         return _INSTEAD.get((context.command.name or "", fault.option_name))
-    is_extra = "unexpected extra argument" in fault.format_message()
-    return _INSTEAD.get((context.command.name or "", "")) if is_extra else None
+    message = fault.format_message()
+    if "unexpected extra argument" not in message:
+        return None
+    extra = message.partition("(")[2].partition(")")[0].split()
+    site = next((word for word in extra if word in shipped.names(shipped.SITES)), None)
+    if site is not None and any("--site" in param.opts for param in context.command.params):
+        return f"a site is given by an option: -s {site}"
+    return _INSTEAD.get((context.command.name or "", ""))

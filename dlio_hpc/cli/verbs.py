@@ -75,12 +75,12 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise click.UsageError(f"No such command {name!r}; {self.meant(name, ctx)}see --help", ctx)
+            raise click.UsageError(f"No such command {name!r}; {self.meant(args, ctx)}see --help", ctx)
         return super().resolve_command(ctx, args)
 
-    def meant(self, name: str, ctx: click.Context) -> str:
-        """Return a suggestion for the unknown command `name`, or "" if there is none."""
-        return name_hint(name, self.list_commands(ctx))
+    def meant(self, arguments: list[str], ctx: click.Context) -> str:
+        """Return a suggestion for the unknown command that the first word names, or "" if there is none."""
+        return name_hint(arguments[0], self.list_commands(ctx))
 
 
 class _Verbs(CommandGroup):
@@ -97,11 +97,16 @@ class _Verbs(CommandGroup):
         command.epilog = f"\b\nExample:\n  {verb.example}"
         return command
 
-    def meant(self, name: str, ctx: click.Context) -> str:
-        """Return a suggestion. What can be submitted may be given without `submit`."""
-        options = {shipped.WORKLOADS: "", shipped.STUDIES: "--study ", shipped.SUITES: "--suite "}
-        option = next((option for folder, option in options.items() if name in shipped.names(folder)), None)
-        return super().meant(name, ctx) if option is None else f"did you mean 'dlio-hpc submit {option}{name}'? "
+    def meant(self, arguments: list[str], ctx: click.Context) -> str:
+        """Return a suggestion. What can be submitted, and its site, may be given without `submit`."""
+        options = {shipped.WORKLOADS: "", shipped.STUDIES: "--study ", shipped.SUITES: "--suite ", shipped.SITES: "-s "}
+        known = {name: folder for folder in options for name in arguments[:2] if name in shipped.names(folder)}
+        if arguments[0] not in known:
+            return super().meant(arguments, ctx)
+        asked = [f"{options[folder]}{name}" for name, folder in known.items()]
+        if set(known.values()) == {shipped.SITES}:
+            asked.insert(0, "WORKLOAD")
+        return f"did you mean 'dlio-hpc submit {' '.join(asked)}'? "
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs in groups, without importing their modules."""
@@ -184,7 +189,8 @@ def part(text: str) -> float:
     """Parse a share that is above 0 and below 100 %, such as 5%. Raise ValueError for other values."""
     share = units.share(text)
     if not 0 < share < 1:
-        raise ValueError("expected more than 0 and less than 100 %")
+        percent = f"; {text} percent is {text}%" if share >= 1 and "%" not in text else ""
+        raise ValueError(f"found {text!r}; expected more than 0 and less than 100 %{percent}")
     return share
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, name_hint, nearest_name
 from dlio_hpc.config import search_path
-from dlio_hpc.files import url
+from dlio_hpc.files import path_kinds, url
 
 T = TypeVar("T")
 
@@ -23,6 +23,7 @@ _KINDS = {
     WORKLOADS: "workload", STUDIES: "study", SUITES: "suite", SITES: "site", CRITERIA: "criteria",
     REFERENCES: "reference",
 }  # fmt: skip
+_EXPECTED = {kind: f"a {name}{' profile' if name in ('site', 'reference') else ''}" for kind, name in _KINDS.items()}
 # Keys by which a file of each kind is recognised, and how it is given on the command line.
 _SIGNS = {
     WORKLOADS: ({"dataset", "reader", "checkpoint"}, "a workload; dlio-submit runs it"),
@@ -84,7 +85,10 @@ def find(folder: Path, name: str) -> Path:
         raise ConfigError(f"{_KINDS[folder]}: {fault}") from fault
     if "/" not in name and (path := files(folder).get(name)) is not None:
         return path
-    if name.endswith((".yaml", ".yml")) or "/" in name:
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    path_kinds.refuse_other(Path(name), f"{_EXPECTED[folder]}: give a YAML file or a name")
+    if "/" in name:
         return Path(name)
     known = f"give a YAML file or one of: {', '.join(names(folder))}"
     raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
@@ -111,7 +115,7 @@ def check_kind(folder: Path, path: Path, data: object) -> None:
     if not signs & data.keys():
         for others, text in _SIGNS.values():
             if others & data.keys() and not (folder == STUDIES and "verdict" in others):
-                raise ConfigError(f"{path} is {text}")
+                raise ConfigError(f"{path} is {text}; this needs {_EXPECTED[folder]}")
 
 
 def _as_path(path: Path) -> str:

@@ -13,6 +13,7 @@ from msgspec import structs
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
 from dlio_hpc.dataset.existing_files import Listing
@@ -60,7 +61,8 @@ def _progress(report: Report, what: str, total: int = 0) -> CountedProgress:
 
 def _summary(index: SampleIndex, seconds: float) -> str:
     size = units.format_size(int(index.sizes.sum()))
-    return f"existing dataset: {index.files} files with {index.samples} samples ({size}) scanned in {seconds:.1f} s"
+    amount = f"{counted(index.files, 'file')} with {counted(index.samples, 'sample')} ({size})"
+    return f"existing dataset: {amount} scanned in {seconds:.1f} s"
 
 
 def _key(dataset: Dataset, listing: Listing) -> str:

@@ -50,6 +50,8 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
     regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is called with the
     number of files so far.
     """
+    if not os.path.lexists(folder):
+        raise ConfigError(f"--data {folder}: the folder does not exist")
     names = sorted(set(_matching(folder, "", pattern.split("/"))))
     if not names:
         if os.path.isdir(os.path.join(folder, pattern)):

@@ -35,6 +35,9 @@ _WRITTEN = (
 # Names of jobs: that of the workload or study, the time, six digits, and the number of a job of a study.
 _JOB = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
 _LEVEL = 3
+# First bytes of a file that zstd compressed.
+_MAGIC = (0xFD2FB528).to_bytes(4, "little")
+_WANTED = "the archive of a job, such as dlio-runs/archive/JOB.tar.zst"
 # Maximum size in bytes of a recording (timeline, Darshan log) that is read into the memory of a login node. Other files
 # of a job are limited to rundir.LARGEST_DOCUMENT.
 LARGEST_RECORDING = 4 << 30
@@ -464,7 +467,7 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
     and InvalidRun if it is not a regular file.
     """
     if not path.name.endswith(SUFFIX):
-        path_kinds.refuse_other(path, "the archive of a job, such as dlio-runs/archive/JOB.tar.zst")
+        path_kinds.refuse_other(path, _WANTED)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
@@ -474,4 +477,6 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
             safe_folders.close(descriptor)
             raise InvalidRun(f"{path} is not an archive: it is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
+            if not path.name.endswith(SUFFIX) and not file.peek(len(_MAGIC)).startswith(_MAGIC):
+                raise ConfigError(f"{path} is not an archive of a job; this needs {_WANTED}")
             yield file

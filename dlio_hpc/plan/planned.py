@@ -2,14 +2,16 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
 
+from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.files import filesystem
 from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, sweep
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.plan import Plan
@@ -46,7 +48,20 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     """
     drafted = draft(options, report)
     check(drafted)
+    if options.existing is None:
+        for note in _absent_folders(options):
+            report(f"note: {note}")
     return drafted
+
+
+def _absent_folders(options: Options) -> Iterator[str]:
+    """Yield a note for each folder for datasets that the user names and that does not exist."""
+    named = {"--ab": options.ab or (), "--data": () if options.data is None else (options.data,)}
+    for option, folders in named.items():
+        for folder in (Path(plan.absolute(folder)) for folder in folders):
+            if not folder.exists():
+                place = filesystem.existing(folder)
+                yield f"{option} {folder} does not exist; a job that generates a dataset creates it in {place}"
 
 
 def check(drafted: Planned) -> None:
@@ -61,6 +76,7 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     path, folders = _file(options), _folders(options)
     of_site, of_workload = _separated((*_existing(options), *options.overrides))
     _check_scanned(options, of_workload)
+    _check_times((*of_workload, *options.sweeps))
     machine = site.load(options.site or site.here(), of_site)
     if path is None:
         if options.full:
@@ -112,6 +128,11 @@ def _folders(options: Options) -> tuple[str, ...]:
     folders = tuple(map(plan.absolute, options.ab))
     if os.path.realpath(folders[0]) == os.path.realpath(folders[1]):
         raise ConfigError(f"--ab: {folders[0]} and {folders[1]} are the same folder")
+    absent = [folder for folder in folders if not os.path.exists(folder)]
+    if len(absent) == 1:
+        raise ConfigError(
+            f"--ab: the folder {absent[0]} does not exist, but the other one does; correct its name, or create it"
+        )
     return folders
 
 
@@ -130,6 +151,22 @@ def _check_scanned(options: Options, overrides: tuple[str, ...]) -> None:
             raise ConfigError(
                 f"-S {text} has no effect with --existing: the existing files determine {key}; leave it out"
             )
+
+
+def _check_times(assignments: Sequence[str]) -> None:
+    """Raise ConfigError if a time of a step or a sample has no unit, and is so long that it is meant in milliseconds.
+    assignments: texts of -S and -P.
+    """
+    for text in assignments:
+        key, _, values = text.partition("=")
+        if sweep.unit_of(key.strip()) != "seconds":
+            continue
+        for value in (value.strip() for value in values.split(",")):
+            try:
+                if value.replace(".", "", 1).isdigit():
+                    units.step_time(value)
+            except ValueError as fault:
+                raise ConfigError(f"{key.strip()}: {fault}") from fault
 
 
 def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -74,7 +74,7 @@ def axis_of(key: str, given: object, source: str) -> Axis:
     source: origin of the value, for messages.
     """
     check_site_key(key, source)
-    unit = _unit(key)
+    unit = unit_of(key)
     listed: list[Any] = given if isinstance(given, list) else [given]
     values = [value for item in listed for value in (_range(item, unit, source) if _is_range(item) else [item])]
     if not values:
@@ -135,7 +135,7 @@ def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
         yield dict(zip(keys, places, strict=True))
 
 
-def _unit(key: str) -> Unit:
+def unit_of(key: str) -> Unit:
     """Return the unit of the numbers of a key, from the type of the key in Workload or Site. Return "" if the key has
     no unit.
     """

@@ -30,7 +30,7 @@ from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.darshan import setup, verdict_file
 from dlio_hpc.darshan.verdict_file import LogVerdict
-from dlio_hpc.files import archive, filesystem, rundir, safe_folders
+from dlio_hpc.files import archive, filesystem, path_kinds, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
@@ -136,6 +136,8 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
         return outcome._replace(archive=target) if target.exists() else outcome
     if not path.exists():
         raise job_record.unknown(path)
+    if not path.name.endswith(archive.SUFFIX):
+        path_kinds.refuse_other(path, "a job, a study, or the archive of a job (dlio-hpc status lists them)")
     return load_archive(path)
 
 

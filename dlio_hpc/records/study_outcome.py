@@ -172,7 +172,7 @@ def is_live(job: JobOutcome) -> bool:
     return job.directory is not None and not job.job.ended and job.job.batch_id is not None
 
 
-def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
+def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str | None = None) -> StudyOutcome:
     """Return the outcome of a study from these jobs. absent: reason that is stated for a missing measurement if none of
     these jobs was planned to make it.
     """
@@ -193,6 +193,9 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
             else:
                 good[unit] = _measured(job, run, unit)
     wanted = packing.order(study)
+    if absent is None:
+        archives = Path(study.archive) / f"{study.study}-N{archive.SUFFIX}"
+        absent = f"no job was submitted for it, or its directory in {study.runs} and its archive {archives} are missing"
     missing = [bad.get(unit, MissingMeasurement(unit, None, absent, False)) for unit in wanted if unit not in good]
     return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.reports import regression_rows, terminal
 from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict import group_names, signatures, trend
@@ -34,7 +35,7 @@ def _median(baseline: Baseline) -> str:
     if night is None:
         return ""
     unit = "samples/s" if metric == "samples_per_s" else f"{METRICS[metric].unit} of checkpoints"
-    return f"{regression_rows.number(night, metric)} {unit}, {len(night.values)} repeat(s)"
+    return f"{regression_rows.number(night, metric)} {unit}, {counted(len(night.values), 'repeat')}"
 
 
 def facts(baseline: Baseline, signer: str | None) -> Iterator[tuple[str, str]]:

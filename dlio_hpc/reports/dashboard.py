@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dlio_hpc.base import units
 from dlio_hpc.base.nights import night_of
+from dlio_hpc.base.units import counted
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.reports import banner, regression_rows, sparkline
 from dlio_hpc.reports.banner import Banner, State
@@ -64,9 +65,10 @@ def of_facility(facility: Facility) -> Page:
     judged = [row for row in facility.rows if row.outcome is not None]
     last = max((row.night for row in judged), default=None)
     rows = sorted(judged, key=lambda row: (-row.night.toordinal(), _severity(row), row.site, row.name))
+    made = f"Made {facility.now[:16].replace('T', ' ')} UTC."
     return Page(
         title="Dashboard",
-        subtitle=f"{facility.source}: {facility.total} jobs. Made {facility.now[:16].replace('T', ' ')} UTC.",
+        subtitle=f"{facility.source}: {counted(facility.total, 'job')}. {made}",
         banner=_banner(rows, last, facility),
         facts=[],
         sections=[*_sites(rows, last, facility), *_rest(facility)],
@@ -268,7 +270,7 @@ def _jobs(jobs: Sequence[Entry], address: Address) -> Table:
     newest = sorted(jobs, key=lambda job: (job.ended, job.job), reverse=True)
     rows = [[job.job, _when(job), str(night_of(job.ended)), job.site, job.state, job.fault or "-"] for job in newest]
     header = ("job", "ended (UTC)", "night", "site", "state", "fault")
-    fold = f"Show {len(rows)} jobs, newest first"
+    fold = f"Show {counted(len(rows), 'job')}, newest first"
     return Table("", header, rows, links=[address(job.job) for job in newest], fold=fold)
 
 

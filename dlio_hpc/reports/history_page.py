@@ -29,7 +29,6 @@ def of_history(
         banner=verdict_banners.of_history(blocks, metric, now),
         facts=[],
         sections=[*sections, _legend(notes.facts(), metric)],
-        piped_width=80,
     )
 
 

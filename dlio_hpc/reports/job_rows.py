@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.base import units
-from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
@@ -48,14 +48,13 @@ def workload(outcome: JobOutcome) -> str:
     plan = outcome.plan
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
+    ranks = f"{counted(plan.nodes, 'node')} x {counted(plan.ranks_per_node, 'rank')}"
     readers = "worker process(es)" if reader.worker_processes else "reader thread(s)"
     if (saved := work.checkpoint) is not None and work.only_writes_checkpoints:
-        return f"{work.name}: {_saved(saved, plan)}\n{plan.nodes} node(s) x {plan.ranks_per_node} ranks" + _several(
-            plan
-        )
+        return f"{work.name}: {_saved(saved, plan)}\n{ranks}" + _several(plan)
     return (
         f"{work.name}: {dataset.format}, {_geometry(dataset)}\n"
-        f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
+        f"{ranks}, "
         f"batch {reader.batch_size}, {reader.read_threads} {readers}, {work.train.epochs} epoch(s)\n"
         f"{reader.loader} loader, {', '.join(_ways(work))}" + _several(plan)
     )
@@ -85,9 +84,10 @@ def _geometry(dataset: Dataset) -> str:
     size = "no data" if dataset.format == "null" else format_size(dataset.size)
     sample = f"{format_size(dataset.sample_bytes)}{' on average' if dataset.sizes_vary else ''}"
     existing = "" if dataset.existing is None else "existing, contents not compared: "
+    files = f"{existing}{counted(dataset.files, 'file')}"
     if dataset.counts_vary:
-        return f"{existing}{dataset.files} files with {dataset.samples} samples of {sample} ({size})"
-    return f"{existing}{dataset.files} files x {dataset.samples_per_file} samples of {sample} ({size})"
+        return f"{files} with {counted(dataset.samples, 'sample')} of {sample} ({size})"
+    return f"{files} x {counted(dataset.samples_per_file, 'sample')} of {sample} ({size})"
 
 
 def _several(plan: Plan) -> str:
@@ -136,7 +136,7 @@ def generated(result: Generated) -> str:
     if result.reused or result.write_MBps is None:
         return f"already complete in {result.dataset}; nothing was written"
     return (
-        f"{result.files} files, {format_size(result.bytes_written)} in {result.wall_s:.2f} s "
+        f"{counted(result.files, 'file')}, {format_size(result.bytes_written)} in {result.wall_s:.2f} s "
         f"({result.write_MBps:.0f} MB/s, fsync included)"
     )
 

@@ -39,7 +39,7 @@ class Table(NamedTuple):
     """A table. rows: each with one cell per column of the header. styles: one style per row; empty if no row has a
     style. legend: explanation of the columns. has_total: whether the last row is the total. most: maximum number of
     rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. names: indices of the
-    columns with names, which are shortened in the middle on a narrow terminal. is_detail: whether only the HTML page
+    columns with names, which are never cut. is_detail: whether only the HTML page
     shows the table. links: relative address of the page of each row's first cell, or an empty
     string; empty if no row has a page. fold: text that unfolds the table on the page; empty for a table that is always
     shown.
@@ -140,7 +140,7 @@ class Section(NamedTuple):
 class Page(NamedTuple):
     """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that support these
     sentences; the page shows these pictures beside the sentences. conclusion: last line on a terminal; empty if there
-    is none. piped_width: maximum number of columns if the report is not printed on a terminal.
+    is none.
     """
 
     title: str
@@ -151,7 +151,6 @@ class Page(NamedTuple):
     answers: Sequence[str] = ()
     lead: Sequence[str] = ()
     conclusion: str = ""
-    piped_width: int = 100
 
 
 def pictures(page: Page) -> Iterator[Pictures]:

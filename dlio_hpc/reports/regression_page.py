@@ -25,7 +25,6 @@ def of_judgement(judgement: Judgement) -> Page:
         facts=[],
         sections=sections(verdicts, verdict_banners.of_judgement(judgement).text),
         conclusion=judgement.text if len(verdicts) > 1 else label(judgement.outcome),
-        piped_width=80,
     )
 
 

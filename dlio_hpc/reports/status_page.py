@@ -19,8 +19,6 @@ from dlio_hpc.reports.numbered_notes import NumberedNotes
 from dlio_hpc.reports.page import Style, Table
 
 _HEADER = ("", "job", "state", "since (UTC)", "notes")
-# Width of the table if the output is not a terminal.
-_WIDTH = 80
 _FAILED: frozenset[State] = frozenset({"failed", "timeout", "node_fail", "out_of_memory", "lost"})
 
 
@@ -45,7 +43,7 @@ def show(looks: Sequence[JobSnapshot], runs: Path, file: Any, output: Any) -> No
     """Print the table. runs: folder of the jobs. file, output: as for terminal.show()."""
     rows = sorted((row_of(look, runs) for look in looks), key=lambda row: row.job.states[0].time, reverse=True)
     rows.sort(key=lambda row: not row.problem)
-    out = terminal.console(file, output, _WIDTH)
+    out = terminal.console(file, output)
     terminal.show_text(_summary(rows), out, "bold")
     out.print()
     notes = NumberedNotes()

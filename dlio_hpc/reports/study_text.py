@@ -12,6 +12,7 @@ from dlio_hpc.analysis.study.ratios import Noise
 from dlio_hpc.analysis.study.replicates import SURE
 from dlio_hpc.analysis.study.scaling import Scaling, ScalingStep
 from dlio_hpc.analysis.study.spread_reasons import LARGE, Repeat, explained, spread
+from dlio_hpc.base.units import counted
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports.study_rows import joined, setting, short
@@ -34,8 +35,8 @@ _REASONS = 8
 def heading(outcome: StudyOutcome) -> list[str]:
     """Return lines with the description, the size and the site of a study."""
     study = outcome.study
-    size = f"{len(study.points)} point(s) x {study.repeat} measurement(s){study.in_nights}"
-    jobs = f"{len(outcome.jobs)} job(s)"
+    size = f"{counted(len(study.points), 'point')} x {counted(study.repeat, 'measurement')}{study.in_nights}"
+    jobs = counted(len(outcome.jobs), "job")
     more = f", {outcome.others} duplicate(s) left out" if outcome.others else ""
     return [
         *([study.description] if study.description else []),

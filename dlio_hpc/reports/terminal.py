@@ -12,20 +12,22 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
-from dlio_hpc.base.safe_text import in_ascii, printable, shortened_name
+from dlio_hpc.base.safe_text import in_ascii, printable
 from dlio_hpc.reports import banner
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.columns import are_numbers
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Section, Table
 
 _WIDTHS = range(80, 101)
+# Width of text and tables that are not printed on a terminal, unless COLUMNS sets another.
+_PIPED = 80
 # Width of the labels of facts, in characters.
 _LABEL = 10
 # Width of their labels if these are numbers.
 _NUMBER = 4
 # Empty columns between the columns of a table.
 _GAP = "  "
-# Smallest width to which names are shortened.
+# Smallest width of a column of names. Longer names have a line of their own.
 _NAME = 17
 # A text column is wide enough that tokens of up to this number of characters are not folded.
 _TOKEN = 24
@@ -56,7 +58,7 @@ def show(page: Page, file: Any, output: Any = None) -> None:
     """Print a page, without colours if the output is not a terminal. output: stream that gets the text later; None if
     `file` is this stream.
     """
-    out = console(file, output, page.piped_width)
+    out = console(file, output)
     show_banner(page.banner, out)
     for answer in page.answers:
         _print(out, answer)
@@ -88,14 +90,15 @@ def show_sections(sections: Sequence[Section], out: SafeConsole) -> None:
             _block(out, block)
 
 
-def console(file: Any, output: Any = None, piped_width: int = _WIDTHS[-1]) -> SafeConsole:
+def console(file: Any, output: Any = None) -> SafeConsole:
     """Return a console for text of the width of the terminal, but of at least 80 and at most 100 columns. If the output
-    is not a terminal, text and tables have `piped_width` columns. output: as in show().
+    is not a terminal, its width is that in COLUMNS, or 80 columns. output: as in show().
     """
     output = file if output is None else output
     out = SafeConsole(file=file, highlight=False, markup=False, force_terminal=output.isatty() or None)
     out.is_ascii = is_ascii_only(output)
-    out.table_width = max(out.width, _WIDTHS[0]) if out.is_terminal else piped_width
+    is_set = out.is_terminal or os.environ.get("COLUMNS", "").isdigit()
+    out.table_width = max(out.width, _WIDTHS[0]) if is_set else _PIPED
     out.width = min(out.table_width, _WIDTHS[-1])
     return out
 
@@ -173,8 +176,8 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def show_table(table: Table, out: SafeConsole) -> None:
-    """Print a table with its title and legend. Text that does not fit is folded, and names are shortened in the middle.
-    A table whose numbers and longest words are wider than the console is printed at its full width.
+    """Print a table with its title and legend. Text that does not fit is folded. Names are never cut; see _row(). A
+    table whose numbers and longest words are wider than the console is printed at its full width.
     """
     if table.title:
         _print(out, table.title)
@@ -231,11 +234,18 @@ def _least(table: Table, number: int, cells: Sequence[str], widest: int, is_numb
 
 
 def _row(cells: Sequence[str], table: Table, widths: Sequence[int], numbers: Sequence[bool]) -> list[str]:
-    """Return the lines of a row of a table. Numbers are aligned right, text is aligned left."""
+    """Return the lines of a row of a table. Numbers are aligned right, text is aligned left. A name that is too long
+    for its column ends the first line, so that it can be copied; the cells on its right are on the next lines.
+    """
+    long = next((number for number in table.names if cell_len(cells[number]) > widths[number]), None)
+    if long is not None:
+        first = _row([*cells[:long], *("" for _ in cells[long:])], table, widths, numbers)
+        rest = _row([*("" for _ in cells[: long + 1]), *cells[long + 1 :]], table, widths, numbers)
+        start = sum(widths[:long]) + len(_GAP) * long
+        return [f"{first[0]:{start}}{cells[long]}", *first[1:], *(line for line in rest if line)]
     folded = []
-    for number, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        text = cell if number not in table.names else shortened_name(cell, width)
-        folded.append([text] if cell_len(text) <= width and "\n" not in text else _fitted(text, width))
+    for cell, width in zip(cells, widths, strict=True):
+        folded.append([cell] if cell_len(cell) <= width and "\n" not in cell else _fitted(cell, width))
     lines = []
     for place in range(max(map(len, folded), default=0)):
         parts = [part[place] if place < len(part) else "" for part in folded]

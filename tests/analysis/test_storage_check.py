@@ -339,7 +339,7 @@ def test_one_epoch_of_unknown_origin_makes_the_run_unknown_unless_another_was_ca
 
 def test_advice_says_how_large_the_dataset_has_to_be() -> None:
     verdict = _judge("ext4", {"storage_bytes_read": 0}, memory=1024 * MIB)
-    assert verdict.advice[-1] == ("--dataset-size 5124MiB: 5 times the nodes' 1 GiB of memory, now 256 MiB")
+    assert verdict.advice[-1] == ("--dataset-size 5.25GiB: 5 times the nodes' 1 GiB of memory, now 256 MiB")
     assert not any("direct" in line for line in _judge("ext4", {"storage_bytes_read": 0}, mode="framework").advice)
 
 

@@ -375,11 +375,11 @@ def test_overrides_from_the_environment_come_a_line_each(run: Run) -> None:
 
 
 def test_verifying_goes_on_after_an_archive_that_is_not_there(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "broken").write_bytes(b"x")
-    done = run("dlio-hpc", "archive", "verify", "absent", "broken")
+    (tmp_path / "broken.tar.zst").write_bytes(b"x")
+    done = run("dlio-hpc", "archive", "verify", "absent", "broken.tar.zst")
     assert done.code == 3
     assert "cannot read absent" in done.err
-    assert "broken: it cannot be read to its end" in done.err
+    assert "broken.tar.zst: it cannot be read to its end" in done.err
 
 
 @pytest.mark.parametrize("text", ["name: " + "[" * 100_000 + "]" * 100_000, "- " * 50_000])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from dlio_hpc.base.safe_text import in_ascii, shortened_name
+from dlio_hpc.base.safe_text import in_ascii
 from dlio_hpc.batch import job_record
 from dlio_hpc.files import rundir
 from dlio_hpc.reports import terminal
@@ -89,7 +89,8 @@ def test_a_terminal_lists_the_newest_jobs_and_says_how_many_are_left_out(archive
     shown = _on_terminal(archives, "history", "--archive", archives, "--no-pager")
     assert len(re.findall(r"^20\d\d-\d\d-\d\d ", shown, re.MULTILINE)) == 30
     assert "100 jobs; the newest 30 are listed, 70 are left out; --last 100 lists all" in " ".join(shown.split())
-    assert shown.count("\n") < 70
+    assert shown.count("\n") < 100
+    assert "cosmoflow_h100-of-the-acceptance-20261121-020000-000063" in shown, "names can be copied"
     assert _width(shown.splitlines()) <= 80
     wide = _on_terminal(archives, "history", "--archive", archives, "--no-pager", "--last", 3, columns=120)
     assert "cosmoflow_h100-of-the-acceptance-20261121-020000-000063" in wide, "names are whole where they fit"
@@ -116,7 +117,7 @@ def test_long_output_goes_through_the_pager(archives: Path) -> None:
     pager = "sed s/^/paged:/"
     command = ("history", "--archive", archives)
     assert _on_terminal(archives, *command, PAGER=pager).count("paged:") > 24
-    for options, lines, environment in ((("--no-pager",), 24, pager), ((), 90, pager), ((), 24, "cat"), ((), 24, "")):
+    for options, lines, environment in ((("--no-pager",), 24, pager), ((), 120, pager), ((), 24, "cat"), ((), 24, "")):
         shown = _on_terminal(archives, *command, *options, lines=lines, PAGER=environment)
         assert "paged:" not in shown, (options, lines, environment)
         assert "History of samples/s" in shown
@@ -184,9 +185,11 @@ def test_status_puts_jobs_that_need_attention_first_and_the_newest_before(tmp_pa
     assert "1 not collected" in out
     rows = [line.split() for line in out.splitlines() if "2026-11-21" in line]
     assert [row[1 if row[0] == "!" else 0] for row in rows[:2]] == ["kept", "broken"]
-    assert [row[0] for row in rows[2:]] == ["new", shortened_name(long, len(rows[3][0])), "old"]
+    assert [row[0] for row in rows[2:]] == ["new", "completed", "old"]
     assert [row[0] == "!" for row in rows] == [True, True, False, False, False]
-    assert _width(out.splitlines()) <= 80
+    lines = out.splitlines()
+    assert [line.split() for line in lines if long in line] == [[long]], "the whole name, in a line of its own"
+    assert _width([line for line in lines if long not in line]) <= 80
     assert "dlio-hpc collect archives them" in " ".join(out.split())
     shown = _on_terminal(tmp_path, "status", columns=140)
     assert long in shown
@@ -240,15 +243,37 @@ def test_terminals_without_unicode_get_ascii(archives: Path, run: Run, environme
 
 def test_a_table_of_numbers_that_is_too_wide_is_printed_whole() -> None:
     out = io.StringIO()
-    console = terminal.console(out, piped_width=80)
+    console = terminal.console(out)
     rows = [["1234567890.5" for _ in range(9)], ["1.5" for _ in range(9)]]
     terminal.show_table(Table("", ["a"] * 9, rows), console)
     assert out.getvalue().count("1234567890.5") == 9
     narrow = io.StringIO()
     table = Table("", ["name", "text"], [["x" * 60, "a word " * 20]], names=(0,))
-    terminal.show_table(table, terminal.console(narrow, piped_width=80))
+    terminal.show_table(table, terminal.console(narrow))
     assert max(map(len, narrow.getvalue().splitlines())) <= 80
-    assert "x...x" in narrow.getvalue()
+    assert "x" * 60 in narrow.getvalue(), "names are never cut"
+
+
+@pytest.mark.parametrize("verb", ["sites", "workloads"])
+def test_lists_of_files_fit_into_80_columns_and_keep_names_whole(verb: str, tmp_path: Path, run: Run) -> None:
+    folder = tmp_path / ("configuration-of-the-facility-" + "x" * 60) / {"sites": "site_profiles"}.get(verb, verb)
+    folder.mkdir(parents=True)
+    name = {"sites": "local", "workloads": "demo"}[verb]
+    (folder / "mine.yaml").write_text(run("dlio-hpc", verb, name).out)
+    out = run("dlio-hpc", verb, DLIO_HPC_SITE_PATH=str(folder.parent)).out
+    assert _width([line for line in out.splitlines() if "x" * 60 not in line]) <= 80
+    assert str(folder.parent) in out, "a path is not broken"
+    assert "mine" in out
+
+
+def test_piped_output_has_the_width_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    widths = {}
+    for columns in ("", "100"):
+        monkeypatch.setenv("COLUMNS", columns)
+        out = io.StringIO()
+        terminal.show_text("word " * 60, terminal.console(out))
+        widths[columns] = _width(out.getvalue().splitlines())
+    assert 70 < widths[""] <= 80 < widths["100"] <= 100
 
 
 def test_several_runs_are_a_table_and_the_one_with_the_median_rate(tmp_path: Path, run: Run) -> None:

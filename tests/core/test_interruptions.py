@@ -152,7 +152,7 @@ def test_a_submission_killed_before_it_noted_the_id_is_found(tmp_path: Path, run
 @pytest.mark.job
 def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run, small: Path) -> None:
     noted = f"open('pid', 'w').write(record.batch_id.partition('.')[0]); {_KILL}"
-    asked = (small, "-s", "local", "--ppn", 1, "-S", "compute.time=100")
+    asked = (small, "-s", "local", "--ppn", 1, "-S", "compute.time=100s")
     done = _called(tmp_path, _at_save(_HANDED_OVER, noted), "dlio-submit", *asked)
     assert done.returncode == -signal.SIGKILL
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")

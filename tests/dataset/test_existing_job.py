@@ -68,7 +68,7 @@ def test_a_job_reads_images_and_leaves_them_alone(run: Run, photos: Path, tmp_pa
     again = _submit(run, photos, "--wait")
     assert again.code == 0
     assert "scanned" not in again.err, "the index of the first submission is used"
-    assert "existing, contents not compared: 11 files x 1 samples" in " ".join(again.out.split())
+    assert "existing, contents not compared: 11 files x 1 sample" in " ".join(again.out.split())
     assert "--dataset-size" not in again.out, "no advice that cannot be followed"
     assert len(list((tmp_path / "dlio-runs" / rundir.DATASET_INDEXES).iterdir())) == 1
     os.utime(tmp_path / "data" / "class0" / "00.jpg", ns=(1, 1))

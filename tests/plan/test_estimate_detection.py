@@ -192,7 +192,7 @@ def test_a_suite_with_criteria_says_how_many_nights_they_need(run: Run) -> None:
 
 
 def test_a_job_that_is_too_long_for_its_time_limit_is_marked(run: Run) -> None:
-    options = ("estimate", "demo", "-s", "slurm", "-d", "data", "-S", "compute.time=100", "-t", "1h", "--detect", "20%")
+    options = ("estimate", "demo", "-s", "slurm", "-d", "data", "-S", "compute.time=100s", "-t1h", "--detect", "20%")
     rows = [line for line in run("dlio-hpc", *options).out.splitlines() if "needs --time" in line]
     assert rows
 

@@ -278,12 +278,13 @@ def test_the_table_as_a_page(run: Run, folder: Path, tmp_path: Path) -> None:
     assert "broken.darshan is not a Darshan log" in page
 
 
-def test_the_table_fits_into_80_columns(folder: Path) -> None:
+def test_the_table_fits_into_80_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row._replace(job=31_169_020, processes=65536, seconds=3600.0) for row in _rows(folder)]
     (table,) = (block for block in program_table_page.of_rows(rows, 0).sections[0].blocks if isinstance(block, Table))
     for width in (80, 100):
         shown = io.StringIO()
-        terminal.show_table(table, terminal.console(shown, piped_width=width))
+        monkeypatch.setenv("COLUMNS", str(width))
+        terminal.show_table(table, terminal.console(shown))
         lines = shown.getvalue().splitlines()
         assert max(map(len, lines)) <= width
         assert sum(line.rstrip().endswith("unknown") for line in lines) == 3

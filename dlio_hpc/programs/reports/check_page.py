@@ -26,6 +26,7 @@ _STEPS: dict[StepFigure, tuple[str, Callable[[float], str]]] = {
 }
 _STEP_HEADER = ("figure", "program", "check run", "difference", "verdict")
 _TITLE = "Check of the derived workload"
+_MORE = "--html FILE writes a page with both programs, the measures of similarity, and the distributions of requests."
 _WAIT = "The wait is not judged: it depends on storage, on caches, and on decoding, which the workload does not have."
 _NAMES = {
     "request_min": "smallest request",
@@ -164,18 +165,21 @@ def banner_of_both(checked: Checked) -> Banner:
 
 
 def of_check(checked: Checked) -> Page:
-    """Return the report of a check run."""
+    """Return the report of a check run. The comparison comes first; only the HTML page has all details."""
     lines = Section("Not derived", [Lines(_lines(checked.absent), "yellow")], page_order=1)
     steps = [] if checked.steps is None else [_step_section(checked.steps)]
     requests = checked.requests
     if requests is None:
         return Page(_TITLE, "", banner_of_both(checked), [], [*steps, lines])
+    lines = lines._replace(blocks=[*lines.blocks, Lines([_MORE], "dim", is_for_terminal=True)])
     page = similarity_page.of_pair(requests.log, requests.run, requests.compared, requests.known)
+    factors, *details = page.sections
     return page._replace(
         title=f"{_TITLE}: A is the log, B the check run",
         subtitle="",
         banner=banner_of_both(checked),
-        sections=[lines, *steps, *page.sections],
+        facts=[facts._replace(is_detail=True) for facts in page.facts],
+        sections=[*steps, factors, lines, *(section._replace(is_detail=True) for section in details)],
     )
 
 

@@ -1,0 +1,104 @@
+"""Command lines that click would misread, or refuse in terms that do not help: options before the verb, long options
+with one dash, and blanks in KEY=VALUE.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+import click
+
+# A long option with one dash. click takes -dry-run for -d ry-run.
+_ONE_DASH = re.compile(r"-[a-z][a-z-]+")
+# Characters at which the shell splits a value that a user writes with blanks, such as KEY = VALUE and KEY=A, B.
+_JOINTS = ("=", ",")
+
+
+def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> None:
+    """Raise a usage error for one of these mistakes. arguments: the command line without the name of the program."""
+    end = list(arguments).index("--") if "--" in arguments else len(arguments)
+    own, others = arguments[:end], arguments[end:]
+    _refuse_order(program, command, own, others)
+    command, depth = _called(command, own)
+    context = click.Context(command, info_name=" ".join([program, *own[:depth]]))
+    for option, values in _options(command, own[depth:]):
+        name = option.partition("=")[0]
+        if _ONE_DASH.fullmatch(name) and _option(command, f"-{name}") is not None:
+            raise click.UsageError(f"No such option {name!r}; a long option has two dashes: -{option}", context)
+        if (joined := _joined(values)) != values[:1]:
+            raise click.UsageError(
+                f"{shlex.join([option, *values])}: write the value without blanks: {shlex.join([option, *joined])}",
+                context,
+            )
+
+
+def _refuse_order(program: str, command: click.Command, arguments: Sequence[str], others: Sequence[str]) -> None:
+    """Raise a usage error for options of a verb that are given before the verb. others: "--" and what follows it."""
+    if not isinstance(command, click.Group) or not arguments or not arguments[0].startswith("-"):
+        return
+    context = click.Context(command, info_name=program)
+    verbs = command.list_commands(context)
+    place = next((number for number, word in enumerate(arguments) if word in verbs), len(arguments))
+    called, depth = _called(command, arguments[place:])
+    name = arguments[0].partition("=")[0]
+    if _option(command, name) is None and _option(called, name) is not None and called is not command:
+        end = place + depth
+        line = shlex.join([program, *arguments[place:end], *arguments[end:], *arguments[:place], *others])
+        raise click.UsageError(f"{name} is an option of {arguments[place]}; give it after the verb: {line}", context)
+
+
+def _called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Command, int]:
+    """Return the command that the first words name, and the number of these words."""
+    for depth, word in enumerate(arguments):
+        if not isinstance(command, click.Group) or word not in command.list_commands(click.Context(command)):
+            return command, depth
+        child = command.get_command(click.Context(command), word)
+        assert child is not None
+        command = child
+    return command, len(arguments)
+
+
+def _option(command: click.Command, name: str) -> click.Option | None:
+    """Return the option of a command that has this name; None if there is none."""
+    options = (param for param in command.params if isinstance(param, click.Option))
+    return next((option for option in options if name in (*option.opts, *option.secondary_opts)), None)
+
+
+def _options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the options on a command line. If an option has one value, yield with it the word after the option and the
+    words that may belong to the same value; otherwise, yield an empty list.
+    """
+    place = 0
+    while place < len(arguments):
+        word = arguments[place]
+        place += 1
+        if not word.startswith("-"):
+            if not command.allow_interspersed_args:
+                return  # the words that follow are those of another program
+            continue
+        option = _option(command, word)
+        count = 0 if option is None or option.is_flag or option.count else option.nargs
+        yield word, _value(arguments[place:], _has_joints(option)) if option is not None and count == 1 else []
+        place += count
+
+
+def _has_joints(option: click.Option) -> bool:
+    return any(joint in (option.metavar or "") for joint in _JOINTS)
+
+
+def _value(arguments: Sequence[str], has_joints: bool) -> list[str]:
+    """Return the first word, and the words that follow it if the value continues in them. has_joints: whether values of
+    the option have = or commas, such as KEY=A,B.
+    """
+    value = list(arguments[:1])
+    for word in arguments[1:]:
+        is_continued = value == ["="] or (has_joints and (value[-1].endswith(_JOINTS) or word.startswith(_JOINTS)))
+        if word.startswith("-") or not is_continued:
+            break
+        value.append(word)
+    return value
+
+
+def _joined(values: Sequence[str]) -> list[str]:
+    """Return a value as one word. A value does not begin with the = between an option and its value."""
+    return ["".join(values).removeprefix("=")] if len(values) > 1 else list(values)
