@@ -58,7 +58,7 @@ def svg(figure: "Figure") -> str:
     file = io.StringIO()
     figure.set_dpi(150)
     with canvas.style():  # savefig() would draw twice
-        FigureCanvasSVG(figure).print_svg(file, metadata=_NO_DATES)
+        FigureCanvasSVG(figure).print_svg(file, metadata=_NO_DATES)  # type: ignore[no-untyped-call]
     text = file.getvalue()
     # Coordinates are in points; two decimals are precise enough.
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text[text.index("<svg") :])
