@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc.base.units import format_size, rounded_up
+from dlio_hpc.base.units import counted, format_size, rounded_up
 from dlio_hpc.dataset import minimum_size
 from dlio_hpc.files import storage_proofs
 from dlio_hpc.files.storage_proofs import COUNTED, MEMORY, Proofs
@@ -113,7 +113,7 @@ class Storage(Struct, frozen=True):
         share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", worst.name
         source = worst.source
         if self.idle:
-            source += f"; {self.idle} epoch(s) read nothing, because all data were in the ranks' memory"
+            source += f"; {counted(self.idle, 'epoch')} read nothing, because all data were in the ranks' memory"
         if self.darshan_bytes is not None:
             source += f"; Darshan recorded requests of {format_size(self.darshan_bytes)}"
         if outcome == "cached":

@@ -176,8 +176,9 @@ def walltime(value: object) -> Walltime:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number with its noun: 1 job, 2 jobs."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """Return a number with its noun: 1 job, 2 jobs, 1,000 processes."""
+    plural = "es" if noun.endswith(("ss", "tch")) else "s"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
 
 
 def interval(value: object) -> Walltime:

@@ -124,7 +124,7 @@ def _limits(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
         yield PreflightFinding(
             "ok",
             "limits",
-            f"{made.nodes} node(s) for {units.format_walltime(made.walltime)}: within the profile's limits",
+            f"{counted(made.nodes, 'node')} for {units.format_walltime(made.walltime)}: within the profile's limits",
         )
 
 
@@ -384,7 +384,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     smallest = _smallest(made, needed)
     if smallest is None:
         yield PreflightFinding(
-            "note", "launch", f"not tried: queue {made.queue} accepts no job on {min(made.nodes, 2)} node(s)",
+            "note", "launch", f"not tried: queue {made.queue} accepts no job on {counted(min(made.nodes, 2), 'node')}",
             untried="launch of ranks",
         )  # fmt: skip
         return

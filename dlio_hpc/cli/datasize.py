@@ -42,7 +42,8 @@ def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[s
         console.print_json(DatasizeDocument(workload, nodes, ppn, **structs.asdict(made)))
         return
     console.show(
-        f"{made.files:,} file(s) x {made.samples_per_file:,} sample(s), {units.format_size(made.bytes)}: {made.key}"
+        f"{counted(made.files, 'file')} x {counted(made.samples_per_file, 'sample')}, "
+        f"{units.format_size(made.bytes)}: {made.key}"
     )
     console.show(f"{STEPS} steps per epoch on {counted(nodes * ppn, 'rank')}: {made.for_steps:,} samples")
     console.show(f"{TIMES_MEMORY} x the memory of {counted(nodes, 'node')}, {memory} each: {made.for_memory:,} samples")

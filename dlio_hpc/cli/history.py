@@ -172,7 +172,8 @@ def _say_empty(pattern: str | None, wanted: dict[str, Any], folder: Path, output
     there = "; ".join(f"{kind} {', '.join(sorted(names)[:_MOST_NAMED])}" for kind, names in parts.items())
     days = sorted(entry.ended[:10] for entry in entries if entry.ended)
     span = f"; from {days[0]} to {days[-1]}" if days else ""
-    raise ConfigError(f"no job of {folder} matches {', '.join(filters)}; it has {len(entries):,} job(s), such as "
+    raise ConfigError(f"no job of {folder} matches {', '.join(filters)}; it has {counted(len(entries), 'job')}, "
+    "such as "
                       f"{entries[-1].job}; {there}{span}{drawn}")  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import zlib
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import counted
 from dlio_hpc.config.workload import ComputeTime, Workload
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.distributions import Floats
@@ -70,7 +71,9 @@ def check_cores(workload: Workload, ranks_on_node: int) -> None:
     wanted = ranks * (1 + threads)
     if wanted > cores:
         raise ConfigError(
-            f"compute.mode: spin needs {wanted} cores, but only {cores} are available. Each of {ranks} rank(s) needs "
-            f"a core for itself and one for each of its {threads} reader and preprocessing thread(s). Use fewer ranks "
+            f"compute.mode: spin needs {wanted} cores, but only {cores} are available. Each of "
+            f"{counted(ranks, 'rank')} needs "
+            f"a core for itself and one for each of its {counted(threads, 'reader and preprocessing thread')}. "
+            "Use fewer ranks "
             "or threads, or compute.mode: sleep"
         )

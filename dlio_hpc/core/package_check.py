@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import counted
 from dlio_hpc.core import clock, environment
 from dlio_hpc.plan.packages import PACKAGES, advice
 
@@ -33,7 +34,7 @@ def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
             where = worst if len(bad) == 1 else f"{len(bad)} nodes, such as {worst}"
             raise ConfigError(f"{name} cannot be used on {where}: {fault}; {advice(name)}")
     hosts = {node for _, node, _ in checks}
-    print(f"{', '.join(names)} can be used on {len(hosts)} of {nodes} node(s)", flush=True)
+    print(f"{', '.join(names)} can be used on {len(hosts)} of {counted(nodes, 'node')}", flush=True)
 
 
 def _fault(name: str) -> str | None:

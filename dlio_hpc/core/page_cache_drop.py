@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.core import page_cache
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.sample_order import Order
@@ -29,7 +30,8 @@ class PageCacheDrop:
         if written and not self._is_told:
             self._is_told = True
             print(
-                f"dlio-hpc: drop_cache: pages of {written} file(s) were in use or not on storage yet; they were "
+                f"dlio-hpc: drop_cache: pages of {counted(written, 'file')} were in use or not on storage yet; "
+                "they were "
                 "written first",
                 flush=True,
             )

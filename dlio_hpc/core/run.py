@@ -430,4 +430,7 @@ def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:
         return []
     actual = ", ".join(f"{count} on {host}" for host, count in sorted(counts.items()))
-    return [f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks were planned, but the actual placement is {actual}"]
+    return [
+        f"{units.counted(plan.nodes, 'node')} x {plan.ranks_per_node} ranks were planned, but the actual "
+        f"placement is {actual}"
+    ]

@@ -15,6 +15,7 @@ from msgspec import Struct
 from dlio_hpc.base import serialization
 from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
+from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats.format_table import FORMATS
@@ -65,7 +66,7 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
             "first check that all servers of the file system answer. If the faults remain, dlio-hpc datasets remove "
             "deletes the dataset, and the next job that needs it generates it again"
         )
-        raise InvalidRun(f"{folder}: {len(findings.faults)} fault(s); {remedy}")
+        raise InvalidRun(f"{folder}: {counted(len(findings.faults), 'fault')}; {remedy}")
     print(f"{folder}: intact")
 
 

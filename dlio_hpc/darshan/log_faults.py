@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.darshan.log import Log, LogFault, Records, Trace, used
 
 # Counting module -> its tracing module, its counters of reads, its counters of writes.
@@ -114,7 +115,8 @@ def _against_run(log: Log, expected: Expected) -> Iterator[LogFault]:
     if expected.ranks is not None and job.ranks != expected.ranks:
         yield LogFault(
             "rank count",
-            f"the log has {job.ranks} process(es), but the run had {expected.ranks} ranks: Darshan's library and the "
+            f"the log has {counted(job.ranks, 'process')}, but the run had {expected.ranks} ranks: Darshan's "
+            "library and the "
             "ranks' MPI do not match, or DARSHAN_ENABLE_NONMPI is set",
         )
     if expected.started is not None and job.ended and job.ended < expected.started - _SLACK_S:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from dlio_hpc.base.errors import DlioError
+from dlio_hpc.base.units import counted
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.verdict_file import Probe
 
@@ -37,18 +38,21 @@ def _tried(path: Path, command: list[str], ranks: int) -> tuple[str, str | None]
                 process.wait(_GRACE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-            return "", f"{ranks} rank(s) under libdarshan did not end within {_PATIENCE_S:.0f} s"
+            return "", f"{counted(ranks, 'rank')} under libdarshan did not end within {_PATIENCE_S:.0f} s"
     if process.returncode:
-        return "", f"{ranks} rank(s) under libdarshan ended with exit code {process.returncode}: {_last(errors)}"
+        return (
+            "",
+            f"{counted(ranks, 'rank')} under libdarshan ended with exit code {process.returncode}: {_last(errors)}",
+        )
     if not path.exists():
-        return "", f"{ranks} rank(s) under libdarshan left no log: {_last(errors)}"
+        return "", f"{counted(ranks, 'rank')} under libdarshan left no log: {_last(errors)}"
     try:
         log = log_reader.load(path, trace=False)
     except DlioError as fault:
         return "", str(fault)
     if log.job.ranks != ranks:
         return log.job.library, (
-            f"the log has {log.job.ranks} process(es) instead of {ranks} ranks: libdarshan was not built for "
+            f"the log has {counted(log.job.ranks, 'process')} instead of {ranks} ranks: libdarshan was not built for "
             "the ranks' MPI"
         )
     return log.job.library, None

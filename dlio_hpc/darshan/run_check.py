@@ -71,7 +71,8 @@ def _no_log(directory: Path, folder: Path) -> str:
         return why
     if left := list((folder / rundir.DARSHAN / rundir.LIVE).glob("*")):
         return (
-            f"the ranks ended without MPI_Finalize; Darshan's counters of {len(left)} process(es) are kept, "
+            f"the ranks ended without MPI_Finalize; Darshan's counters of {units.counted(len(left), 'process')} "
+            "are kept, "
             "without traces"
         )
     errors = directory / rundir.STDERR

@@ -94,7 +94,10 @@ def describe(record: Record) -> str:
     if not record.file_system.is_lustre:
         return f"{record.file_system.kind}, not Lustre: the requested layout was not set"
     asked = "no layout requested" if record.asked is None else f"requested: {lustre_layout.describe(record.asked)}"
-    actual = "; ".join(f"{kind.files} file(s) with {_parts(kind.parts)}" for kind in record.layouts) or "no files yet"
+    actual = (
+        "; ".join(f"{units.counted(kind.files, 'file')} with {_parts(kind.parts)}" for kind in record.layouts)
+        or "no files yet"
+    )
     return f"Lustre, {asked}; read back: {actual}"
 
 
@@ -107,7 +110,7 @@ def striping(record: Record) -> str:
 
 def _parts(parts: LayoutComponents) -> str:
     return ", then ".join(
-        f"{part.stripe_count} stripe(s) of {units.format_size(part.stripe_size)}"
+        f"{units.counted(part.stripe_count, 'stripe')} of {units.format_size(part.stripe_size)}"
         + (f" in pool {part.pool}" if part.pool else "")
         for part in parts
     )

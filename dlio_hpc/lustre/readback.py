@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.config.lustre_layout import Component, Layout
 from dlio_hpc.lustre.lfs import LayoutComponent, LayoutComponents
 
@@ -64,7 +64,7 @@ def _count(asked: int, actual: int, available: int | None, written: bool) -> Ite
     """
     if asked == -1 and written:
         if available is not None and actual != available:
-            yield f"{actual} stripe(s), requested: all {available} targets"
+            yield f"{counted(actual, 'stripe')}, requested: all {available} targets"
     elif asked != actual:
         few = f" ({available} targets exist)" if available is not None and available < asked else ""
-        yield f"{actual} stripe(s), requested: {'all targets' if asked == -1 else asked}{few}"
+        yield f"{counted(actual, 'stripe')}, requested: {'all targets' if asked == -1 else asked}{few}"

@@ -174,7 +174,7 @@ def require_space(run: Run, ranks: int) -> None:
     free, wanted = filesystem.free(folder), _kept(run) * _checkpoint(run, ranks)
     if free < wanted:
         raise ConfigError(
-            f"{_kept(run)} checkpoint(s) need {units.format_size(wanted)}, but {folder} has "
+            f"{units.counted(_kept(run), 'checkpoint')} need {units.format_size(wanted)}, but {folder} has "
             f"{units.format_size(free)} free; choose another --data, a smaller --dataset-size or checkpoint.keep"
         )
 

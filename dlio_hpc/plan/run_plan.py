@@ -149,10 +149,14 @@ def _checkpoint_notes(workload: Workload, point: Point) -> Iterator[str]:
         idle = point.ranks - state.parallelism.ranks
         yield f"checkpoint.model: {idle} of {point.ranks} ranks write nothing; raise checkpoint.parallelism.data"
     if checkpoint.reorder and checkpoint.reorder % point.nodes == 0:
-        yield f"checkpoint.reorder: no effect on {point.nodes} node(s), because each rank reads its own files"
+        yield (
+            f"checkpoint.reorder: no effect on {units.counted(point.nodes, 'node')}, because each rank reads "
+            "its own files"
+        )
     if checkpoint.reads > checkpoint.keep:
         yield (
-            f"checkpoint.reads: {checkpoint.reads} reads of {checkpoint.keep} stored checkpoint(s): some are read "
+            f"checkpoint.reads: {checkpoint.reads} reads of "
+            f"{units.counted(checkpoint.keep, 'stored checkpoint')}: some are read "
             "again, from memory if they fit; raise checkpoint.keep"
         )
 

@@ -35,7 +35,8 @@ def _node(plan: Plan) -> Iterator[ConfigError]:
     threads = depth(site, ranks)
     if site.cpus is not None and threads is not None and threads * ranks > site.cpus:
         yield ConfigError(
-            f"--ppn {ranks}: with {threads} CPU(s) per rank, the ranks of a node need {threads * ranks}, but site "
+            f"--ppn {ranks}: with {units.counted(threads, 'CPU')} per rank, the ranks of a node need "
+            f"{threads * ranks}, but site "
             f"{site.name} has {site.cpus} per node; use fewer ranks, or fewer CPUs per rank (-S site.depth=N)"
         )
 
@@ -92,7 +93,9 @@ def _at_most(
         yield ConfigError(f"--nodes {plan.nodes}: {where} allows at most {nodes} per job{advice}")
     if walltime is not None and plan.walltime > walltime:
         asked, allowed = units.format_walltime(plan.walltime), units.format_walltime(walltime)
-        yield ConfigError(f"--time {asked}: {where} allows at most {allowed} for {plan.nodes} node(s){advice}")
+        yield ConfigError(
+            f"--time {asked}: {where} allows at most {allowed} for {units.counted(plan.nodes, 'node')}{advice}"
+        )
 
 
 def _budget(plan: Plan) -> Iterator[ConfigError]:
@@ -171,7 +174,8 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
     hours = sum(job.limit_node_hours for job in costs)
     if limits.node_hours is not None and hours > limits.node_hours:
         yield ConfigError(
-            f"{len(costs)} job(s) cost {hours:.4g} node-hours if they use their whole walltime, but site {site.name} "
+            f"{units.counted(len(costs), 'job')} cost {hours:.4g} node-hours if they use their whole walltime, "
+            f"but site {site.name} "
             f"allows {limits.node_hours:.4g} per submission; lower --time, or measure fewer points (see dlio-hpc "
             "estimate)"
         )
@@ -182,7 +186,7 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
     ):
         if most is not None and bytes_ > most:
             yield ConfigError(
-                f"{len(costs)} job(s) {verb} {units.format_size(bytes_)}, but site {site.name} allows "
+                f"{units.counted(len(costs), 'job')} {verb} {units.format_size(bytes_)}, but site {site.name} allows "
                 f"{units.format_size(most)} per submission; use a smaller --dataset-size, fewer points or fewer epochs "
                 "(see dlio-hpc estimate)"
             )
@@ -199,11 +203,13 @@ def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], mor
     ):
         if most is not None and more > most:
             raise ConfigError(
-                f"{where} allows {most} job(s) per user, but the submission has {more}; increase --time, or measure "
+                f"{where} allows {units.counted(most, 'job')} per user, but the submission has {more}; increase "
+                "--time, or measure "
                 "fewer points"
             )
         if most is not None and have + more > most:
             raise ConfigError(
-                f"{where} allows {most} job(s) per user; you have {have} there, and the submission has {more}. Wait, "
+                f"{where} allows {units.counted(most, 'job')} per user; you have {have} there, and the submission "
+                f"has {more}. Wait, "
                 "or cancel a job"
             )

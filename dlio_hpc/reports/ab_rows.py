@@ -6,6 +6,7 @@ from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.stragglers import Throughput
+from dlio_hpc.base.units import counted
 from dlio_hpc.plan.study import Study
 from dlio_hpc.reports import study_rows
 from dlio_hpc.reports.ab_stragglers import Arm
@@ -80,7 +81,7 @@ def _single(effects: tuple[PairedEffect, ...]) -> list[str]:
     for slower, better in ("BA", "AB"):
         named = [f"{effect.setting} (B / A {effect.ratio:.3g})" for effect in effects if effect.better == better]
         if named:
-            more = f" and {len(named) - 1} more setting(s)" if len(named) > 1 else ""
+            more = f" and {counted(len(named) - 1, 'more setting')}" if len(named) > 1 else ""
             sentences.append(f"But {slower} is slower with {named[0]}{more}.")
     return sentences
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.config import lustre_layout as layouts
 from dlio_hpc.config.dataset_keys import ITEM_BYTES
 from dlio_hpc.config.format_facts import FORMATS
@@ -158,10 +158,10 @@ def _workers(workload: Workload) -> list[str]:
 def _preprocessing(workload: Workload) -> list[str] | None:
     count = workload.reader.preprocess_threads
     if workload.reader.loader == "pytorch":
-        return [f"preprocess a sample with {count} thread(s) in each worker: torch.set_num_threads({count})"]
+        return [f"preprocess a sample with {counted(count, 'thread')} in each worker: torch.set_num_threads({count})"]
     if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
         return [f"dataset.map(preprocess, num_parallel_calls={count})"]
-    return [f"preprocess with {count} thread(s) per rank"]
+    return [f"preprocess with {counted(count, 'thread')} per rank"]
 
 
 def _prefetch(workload: Workload) -> list[str]:
@@ -170,7 +170,9 @@ def _prefetch(workload: Workload) -> list[str]:
         return _workers(workload)
     if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
         return [f"dataset.batch({workload.reader.batch_size}).prefetch({ahead})"]
-    return [f"read {ahead} batch(es) ahead of the training loop" if ahead else "read each batch when it is needed"]
+    return [
+        f"read {counted(ahead, 'batch')} ahead of the training loop" if ahead else "read each batch when it is needed"
+    ]
 
 
 def _batch(workload: Workload) -> list[str]:

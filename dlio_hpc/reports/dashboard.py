@@ -215,7 +215,9 @@ def _reasons(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
-    state, metric = _state(row) if verdict.is_of_itself else STATES[verdict.outcome], verdict.metric
+    state, metric = STATES[verdict.outcome], verdict.metric
+    if verdict.is_of_itself and _state(row) == "good":
+        state = "good"
     group = _group(verdict, row)
     if group is None:
         return CardLine(state, verdict.subject, "", "", "unknown", "unknown", "unknown")

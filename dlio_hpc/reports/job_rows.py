@@ -49,13 +49,13 @@ def workload(outcome: JobOutcome) -> str:
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
     ranks = f"{counted(plan.nodes, 'node')} x {counted(plan.ranks_per_node, 'rank')}"
-    readers = "worker process(es)" if reader.worker_processes else "reader thread(s)"
+    readers = counted(reader.read_threads, "worker process" if reader.worker_processes else "reader thread")
     if (saved := work.checkpoint) is not None and work.only_writes_checkpoints:
         return f"{work.name}: {_saved(saved, plan)}\n{ranks}" + _several(plan)
     return (
         f"{work.name}: {dataset.format}, {_geometry(dataset)}\n"
         f"{ranks}, "
-        f"batch {reader.batch_size}, {reader.read_threads} {readers}, {work.train.epochs} epoch(s)\n"
+        f"batch {reader.batch_size}, {readers}, {counted(work.train.epochs, 'epoch')}\n"
         f"{reader.loader} loader, {', '.join(_ways(work))}" + _several(plan)
     )
 

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator
 
 from dlio_hpc.analysis.log.findings import Analysis, Operation, Rank
-from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.base.units import counted, format_seconds, format_size
 
 # Requests of this median size or less are small, if a rank makes at least _MANY of them. A request of a file system
 # over the network takes about as long for 64 KiB as for one byte.
@@ -85,7 +85,8 @@ def _metadata(analysis: Analysis) -> Iterator[str]:
     elif opens > _AGAIN * once:
         advice = "keep files open between requests"
     yield (
-        f"Metadata calls take {100 * meta.share:.0f} % of the time in I/O calls ({opens:,} opens of {files:,} file(s), "
+        f"Metadata calls take {100 * meta.share:.0f} % of the time in I/O calls ({opens:,} opens of "
+        f"{counted(files, 'file')}, "
         f"{meta.seeks:,} seeks, {meta.syncs:,} syncs): {advice}."
     )
 
@@ -128,7 +129,8 @@ def _repeated(analysis: Analysis) -> Iterator[str]:
     if total - size < _MUCH:
         return
     yield (
-        f"{len(again):,} file(s) of {format_size(size)} together are read {total / size:.1f} times on average: if they "
+        f"{counted(len(again), 'file')} of {format_size(size)} together are read {total / size:.1f} times on "
+        "average: if they "
         "fit into memory or onto a disk of the node, read them from storage once."
     )
 

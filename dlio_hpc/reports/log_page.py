@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import Analysis
-from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.reports import banner, bottleneck, log_advice, log_rows
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Table
@@ -104,7 +104,7 @@ def _tables(analysis: Analysis) -> list[Block]:
     if analysis.files:
         folder = log_rows.common_folder(analysis)
         busiest = f", the busiest {_MOST}" if len(analysis.files) > _MOST else ""
-        title = f"{len(analysis.files)} file(s){busiest}, in {folder or 'several places'}"
+        title = f"{counted(len(analysis.files), 'file')}{busiest}, in {folder or 'several places'}"
         tables.append(Table(title, log_rows.FILES, log_rows.busiest(analysis, _MOST), most=_SHOWN))
     return tables
 

@@ -92,7 +92,9 @@ def legend(verdicts: Sequence[Verdict]) -> list[str]:
     if any(verdict.here is not None for verdict in verdicts):
         lines.append(
             "this job, reference: medians of the runs of the job, and of what it is compared with. n: numbers of these "
-            "runs. ratio: of the nights at the level of the reference; below 1 is worse. interval: its 90 % interval."
+            "runs."
+            + " ratio: of the nights at the level of the reference; below 1 is worse. interval: its 90 % interval."
+            * any(verdict.ratio is not None and not verdict.is_of_itself for verdict in verdicts)
         )
     if any(_RUN.search(text) for verdict in verdicts for text in sentences(verdict)):
         lines.append(rundir.RUN_NAMES)
@@ -130,9 +132,10 @@ def summary(judgement: Judgement) -> str:
     outcome. For a single verdict, return its outcome and its reason, which may begin with the outcome.
     """
     worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
+    name = label(judgement.outcome)
     if worst is None or len(judgement.verdicts) == 1:
-        return f"{judgement.outcome}: {worst.why.removeprefix(f'{worst.outcome}: ')}" if worst else judgement.text
-    return f"{judgement.text}. First {judgement.outcome}: {worst.job}, {worst.subject}: {worst.why}"
+        return f"{name}: {worst.why.removeprefix(f'{worst.outcome}: ')}" if worst else judgement.text
+    return f"{judgement.text}. First {name}: {worst.job}, {worst.subject}: {worst.why}"
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:

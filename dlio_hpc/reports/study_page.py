@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
-from dlio_hpc.base.units import format_seconds
+from dlio_hpc.base.units import counted, format_seconds
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
@@ -57,7 +57,10 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
         ("workload", ", ".join(workloads)),
         ("site", study.site.name),
         ("points", str(len(study.points))),
-        ("repeats", f"{study.repeat}{study.in_nights}, after {study.warmup} warm-up run(s) per dataset and job"),
+        (
+            "repeats",
+            f"{study.repeat}{study.in_nights}, after {counted(study.warmup, 'warm-up run')} per dataset and job",
+        ),
         ("order", f"in rounds of all points, shuffled with seed {study.seed}"),
     ]
     yield Facts("Study", rows, is_detail=True)

@@ -37,7 +37,7 @@ def heading(outcome: StudyOutcome) -> list[str]:
     study = outcome.study
     size = f"{counted(len(study.points), 'point')} x {counted(study.repeat, 'measurement')}{study.in_nights}"
     jobs = counted(len(outcome.jobs), "job")
-    more = f", {outcome.others} duplicate(s) left out" if outcome.others else ""
+    more = f", {counted(outcome.others, 'duplicate')} left out" if outcome.others else ""
     return [
         *([study.description] if study.description else []),
         f"{size} in rounds, shuffled with seed {study.seed}; {jobs} on {study.site.name}{more}",
@@ -210,7 +210,7 @@ def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
     """Return the number of ranks and the file system of a comparison as text. The number of ranks is left out if the
     part does not vary it. The file system is left out if the part does not compare file systems.
     """
-    ranks = f"{comparison.nodes} node(s) x {comparison.ranks_per_node} ranks"
+    ranks = f"{counted(comparison.nodes, 'node')} x {comparison.ranks_per_node} ranks"
     on = f"On {ranks}" if study.part(finding.part).is_scaling else ""
     below = f"{'below' if on else 'Below'} {comparison.data}" if comparison.data is not None else ""
     return ", ".join(filter(None, (on, below))) + (": " if on or below else "")
@@ -359,7 +359,9 @@ def legend(study: Study, finding: Finding) -> str:
 
 def ranking_title(finding: Finding, comparison: Comparison) -> str:
     where = (
-        f" on {comparison.nodes} node(s) x {comparison.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+        f" on {counted(comparison.nodes, 'node')} x {comparison.ranks_per_node} ranks"
+        if len(finding.comparisons) > 1
+        else ""
     )
     where += f" below {comparison.data}" if comparison.data is not None else ""
     return f"Parameters by effect{where}: means over all settings of the other parameters"

@@ -15,6 +15,7 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict import regression, run_groups, site_spread, trend
 from dlio_hpc.verdict.baselines import Accepted
+from dlio_hpc.verdict.criterion_result import listed
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.regression import TOLERANCE
 from dlio_hpc.verdict.run_groups import Group
@@ -317,7 +318,7 @@ def _without_reference(case: _Case, near: Reference | None, differences: list[st
     """
     why, advice = "there is no baseline of this configuration", []
     if near is not None:
-        differs = f"{near.name} differs in {'; '.join(differences)}"
+        differs = f"{near.name} differs in {listed(differences)}"
         why = differs if case.terms.against else f"{why}; the nearest baseline: {differs}"
         advice = ["--force compares them nevertheless"]
     followed = trend.followed(_nights(case, None), case.metric, case.site())

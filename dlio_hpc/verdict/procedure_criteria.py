@@ -5,7 +5,7 @@ runs, file system of the results, ranks per node.
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from dlio_hpc.base.units import format_seconds, format_size, seconds_between
+from dlio_hpc.base.units import counted, format_seconds, format_size, seconds_between
 from dlio_hpc.verdict import checkpoint_criteria, division_criteria
 from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
@@ -84,7 +84,7 @@ def _prefetch(rule: Rule) -> Check:
         return rule.unknown("reader.prefetch was not recorded")
     limit = max(rule.value, threads)
     return rule.check(
-        prefetch <= limit, f"reader.prefetch is {prefetch}, with {threads} thread(s)",
+        prefetch <= limit, f"reader.prefetch is {prefetch}, with {counted(threads, 'thread')}",
         value=float(prefetch), limit=float(limit), is_least=False,
         advice=() if prefetch <= limit else (f"-S reader.prefetch={limit}",),
     )  # fmt: skip

@@ -328,7 +328,7 @@ def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
     idle = {"bytes_read": 0, "storage_bytes_read": 0}
     verdict = _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle)
     assert verdict.outcome() == "storage"
-    assert "1 epoch(s) read nothing, because all data were in the ranks' memory" in verdict.text()
+    assert "1 epoch read nothing, because all data were in the ranks' memory" in verdict.text()
     assert _judge("ext4", idle).outcome() == "nothing read"
 
 

@@ -313,7 +313,7 @@ def test_what_is_refused_is_told_in_the_words_of_the_batch_system(
 _QUEUE = "site.queues={{{name}: {{nodes: 2, walltime: {{1: 0:10:00}}, min_walltime: 0:01:00}}}}"
 _OF_A_QUEUE = [
     (("-N", 3), "--nodes 3: queue {name} of site {site} allows at most 2 per job"),
-    (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
+    (("-t", "11m"), "allows at most 0:10:00 for 1 node"),
     (("-t", "30s"), "queue {name} of site {site} requires at least 0:01:00"),
     (("-S", "site.account_required=true"), "requires an account: --account NAME"),
 ]
@@ -321,7 +321,7 @@ _OF_THETA = [
     (("-N", 9), "--nodes 9: queue debug-cache-quad of site theta allows at most 8 per job"),
     (("-q", "default"), "--nodes 1: queue default of site theta requires at least 128"),
     (("-q", "default", "-N", 128, "-t", "20m"), "queue default of site theta requires at least 0:30:00"),
-    (("-q", "default", "-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 node(s)"),
+    (("-q", "default", "-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 nodes"),
     (("--ppn", 4, "-S", "site.depth=64"), "the ranks of a node need 256, but site theta has 128"),
     (("-J", "no option"), "must begin with - and be a single line"),
     (("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
@@ -355,5 +355,5 @@ def test_a_user_has_so_many_jobs_in_a_queue(system: System, small: Path, limit: 
     directory = system.login.held(small, *limit)
     done = system.login.submit(small, *limit)
     assert done.code == 2
-    assert "allows 1 job(s) per user; you have 1 there" in done.err
+    assert "allows 1 job per user; you have 1 there" in done.err
     system.login.tell(*system.cancel, record(directory)["batch_id"])

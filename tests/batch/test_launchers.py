@@ -101,7 +101,7 @@ def test_theta_is_what_the_paper_ran() -> None:
     [
         ("theta", {"nodes": 64}, "--nodes 64: queue default of site theta requires at least 128"),
         ("theta", {"nodes": 5000}, "--nodes 5000: queue default of site theta allows at most 4100 per job"),
-        ("theta", {"nodes": 200, "walltime": "4h"}, "allows at most 3:00:00 for 200 node(s)"),
+        ("theta", {"nodes": 200, "walltime": "4h"}, "allows at most 3:00:00 for 200 nodes"),
         ("theta", {"nodes": 128, "walltime": "10m"}, "requires at least 0:30:00"),
         ("theta", {"nodes": 9, "queue": "debug-cache-quad"}, "allows at most 8 per job"),
         ("theta", {"nodes": 128, "ranks_per_node": 256}, "with 1 CPU(s) per rank, the ranks of a node need 256"),
@@ -110,7 +110,7 @@ def test_theta_is_what_the_paper_ran() -> None:
         ("polaris", {"nodes": 1}, "site polaris requires an account: --account NAME"),
         ("aurora", {"nodes": 1, "account": "p", "ranks_per_node": 8}, "is for 4 ranks per node"),
         ("aurora", {"nodes": 100, "account": "p", "queue": "prod"}, "requires at least 256"),
-        ("frontier", {"nodes": 10, "account": "p", "walltime": "3h"}, "allows at most 2:00:00 for 10 node(s)"),
+        ("frontier", {"nodes": 10, "account": "p", "walltime": "3h"}, "allows at most 2:00:00 for 10 nodes"),
         ("lumi", {"nodes": 600, "account": "p"}, "queue standard of site lumi allows at most 512 per job"),
         ("perlmutter", {"nodes": 9, "account": "p"}, "queue debug of site perlmutter allows at most 8 per job"),
     ],

@@ -179,7 +179,7 @@ def test_a_variable_hides_no_state_and_refuses_no_submission(on_pbs: Pbs, small:
     on_pbs.held(small, *limited)
     third = on_pbs.submit(small, *limited)
     assert third.code == 2
-    assert "allows 2 job(s) per user; you have 2" in third.err
+    assert "allows 2 jobs per user; you have 2" in third.err
 
 
 def test_a_job_that_a_hook_rejects_is_not_watched_forever(on_pbs: Pbs, small: Path) -> None:

@@ -132,7 +132,7 @@ def test_packages_are_imported_on_every_node(on_slurm: Run, small: Path, tmp_pat
     assert "no libtorch.so here" in error["message"]
     assert not (tmp_path / "data").exists()
     job = _submit(on_slurm, small, *_SHARED, *options)
-    assert "== packages\npytorch can be used on 2 of 2 node(s)\n" in Path(job["directory"], "job.out").read_text()
+    assert "== packages\npytorch can be used on 2 of 2 nodes\n" in Path(job["directory"], "job.out").read_text()
 
 
 def test_ranks_run_from_an_environment_on_their_node(on_slurm: Run, small: Path, tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
     queues = "site.queues={tiny: {nodes: 1, walltime: {1: 0:05:00}, jobs: 1}}"
     for options, message in (
         (("-q", "tiny", "-N", 2), "--nodes 2: queue tiny of site slurm allows at most 1 per job"),
-        (("-q", "tiny", "-t", "6m"), "--time 0:06:00: queue tiny of site slurm allows at most 0:05:00 for 1 node(s)"),
+        (("-q", "tiny", "-t", "6m"), "--time 0:06:00: queue tiny of site slurm allows at most 0:05:00 for 1 node"),
         (("-S", "site.account_required=true"), "requires an account: --account NAME"),
         (("-S", "site.cpus=8", "-S", "site.depth=4"), "the ranks of a node need 16, but site slurm has 8"),
     ):
@@ -413,7 +413,7 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
     assert on_slurm(*waiting).code == 0
     second = on_slurm(*waiting)
     assert second.code == 2
-    assert "queue tiny of site slurm allows 1 job(s) per user; you have 1" in second.err
+    assert "queue tiny of site slurm allows 1 job per user; you have 1" in second.err
     assert len(list((tmp_path / "dlio-runs").iterdir())) == 1
     qos = "site.queues={mine: {jobs: 1, options: [--partition=tiny]}, tiny: {jobs: 1}}"
     third = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", qos, "-q", "tiny")

@@ -891,7 +891,7 @@ WITHOUT_EFFECT = (
     Mistake("step without numbers", "dlio-hpc darshan a.darshan --step 1s", ("--step has an effect only with --json",),
             {"a.darshan": ""}),
     Mistake("pattern that matches no job", "dlio-hpc history 'cosmo*'",
-            ("no job of dlio-runs/archive matches 'cosmo*'; it has 1 job(s), such as demo-", "; workloads demo;")),
+            ("no job of dlio-runs/archive matches 'cosmo*'; it has 1 job, such as demo-", "; workloads demo;")),
     Mistake("workload without jobs", "dlio-hpc history --workload demmo --since 2030-01-01",
             ("matches --workload demmo, --since 2030-01-01",)),
     Mistake("key in set and in sweep", "dlio-submit --study s.yaml -s local --dry-run",

@@ -231,7 +231,7 @@ def test_ranks_that_are_not_where_they_should_be(tmp_path: Path) -> None:
     plan = planning.make(load("demo"), load_site("local"), planning.Request(runs=tmp_path))
     assert _placement_faults(plan, ["a"] * 4) == []
     (fault,) = _placement_faults(plan, ["a", "a", "a", "b"])
-    assert fault == "1 node(s) x 4 ranks were planned, but the actual placement is 3 on a, 1 on b"
+    assert fault == "1 node x 4 ranks were planned, but the actual placement is 3 on a, 1 on b"
 
 
 _READS = st.lists(st.tuples(st.floats(0, 3000), st.floats(0, 500), st.integers(0, 2**40)), min_size=1, max_size=30)

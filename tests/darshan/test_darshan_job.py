@@ -271,7 +271,7 @@ def _cut(path: Path) -> None:
     ("damage", "message"),
     [
         (_cut, "truncated: "),
-        (lambda path: _rewritten(path, ranks=1), "rank count: the log has 1 process(es), but the run had 2 ranks"),
+        (lambda path: _rewritten(path, ranks=1), "rank count: the log has 1 process, but the run had 2 ranks"),
         (lambda path: _rewritten(path, started=1_700_000_000.5), "s before the run began"),
         (lambda path: _rewritten(path, partial=("DXT_POSIX",)), "DXT cut: DXT_POSIX lacks"),
         (lambda path: path.write_bytes(b"no log at all"), "is not a Darshan log"),
@@ -312,10 +312,10 @@ def _unwatched(job: Any) -> str:
     [
         (
             "mpi",
-            "2 rank(s) under libdarshan ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object "
+            "2 ranks under libdarshan ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object "
             "file",
         ),
-        ("alone", "the log has 1 process(es) instead of 2 ranks: libdarshan was not built for the ranks' MPI"),
+        ("alone", "the log has 1 process instead of 2 ranks: libdarshan was not built for the ranks' MPI"),
     ],
 )
 def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, message: str, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_library_that_is_not_there_is_left_out(standin: Darshan) -> None:
 def test_a_library_that_does_nothing_is_left_out(standin: Darshan) -> None:
     """The library is preloaded and writes no log."""
     assert _unwatched(standin.measure("-S", "site.rank_environment={}")).startswith(
-        "2 rank(s) under libdarshan left no log"
+        "2 ranks under libdarshan left no log"
     )
 
 
@@ -468,7 +468,7 @@ def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, t
     assert job["state"] == "failed"
     run = job["runs"][-1]
     assert "00000002.npz ends at byte 5000" in run["error"]["message"]
-    why = "the ranks ended without MPI_Finalize; Darshan's counters of 2 process(es) are kept, without traces"
+    why = "the ranks ended without MPI_Finalize; Darshan's counters of 2 processes are kept, without traces"
     assert run["darshan"]["why_not"] == why
     assert f"no Darshan log: {why}" in (Path(job["directory"]) / "job.out").read_text()
     assert len(list((_folder(job) / "live").iterdir())) == RANKS
@@ -572,7 +572,7 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
     assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
 
 
-@pytest.mark.parametrize(("faults", "message"), [("mpi", "ended with exit code 1"), ("alone", "has 1 process(es)")])
+@pytest.mark.parametrize(("faults", "message"), [("mpi", "ended with exit code 1"), ("alone", "has 1 process")])
 def test_the_preflight_notes_what_does_not_fit(standin: Darshan, faults: str, message: str) -> None:
     done = standin.run("dlio-hpc", "check", "demo", *standin.site(faults), "-d", "data")
     assert done.code == 0, "runs can do without"

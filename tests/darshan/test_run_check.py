@@ -226,7 +226,7 @@ def test_why_there_is_no_log(job: _Job) -> None:
     live.mkdir()
     for number in range(3):
         (live / f"{number}").touch()
-    assert "counters of 3 process(es) are kept" in (job.judged().why_not or "")
+    assert "counters of 3 processes are kept" in (job.judged().why_not or "")
 
 
 def _marked(job: _Job, instants: Any) -> None:

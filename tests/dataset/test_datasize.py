@@ -15,15 +15,15 @@ def test_memory_decides(run: Run) -> None:
 def test_steps_decide(run: Run) -> None:
     done = run("dlio-hpc", "datasize", "retinanet_b200", "-N", 2, "--ppn", 8, "--memory", "1GiB")
     assert done.out.splitlines() == [
-        "192,000 file(s) x 1 sample(s), 57.75 GiB: -S dataset.files=192000",
+        "192,000 files x 1 sample, 57.75 GiB: -S dataset.files=192000",
         "500 steps per epoch on 16 ranks: 192,000 samples",
-        "5 x the memory of 2 node(s), 1GiB each: 33,248 samples",
+        "5 x the memory of 2 nodes, 1GiB each: 33,248 samples",
     ]
 
 
 def test_a_shared_file_gets_more_samples(run: Run) -> None:
     done = run("dlio-hpc", "datasize", "cosmic_tagger", "--ppn", 4, "--memory", "64GiB")
-    assert done.out.startswith("1 file(s) x ")
+    assert done.out.startswith("1 file x ")
     assert "-S dataset.samples_per_file=" in done.out
 
 

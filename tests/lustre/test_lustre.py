@@ -188,11 +188,11 @@ def _plain(
     ("asked", "actual", "is_file", "message"),
     [
         (Layout(stripe_count=4, stripe_size=MIB), (_plain(),), False, ""),
-        (Layout(stripe_count=8), (_plain(),), True, "4 stripe(s), requested: 8"),
-        (Layout(stripe_count=48), (_plain(8, targets=8),), True, "8 stripe(s), requested: 48 (8 targets exist)"),
+        (Layout(stripe_count=8), (_plain(),), True, "4 stripes, requested: 8"),
+        (Layout(stripe_count=48), (_plain(8, targets=8),), True, "8 stripes, requested: 48 (8 targets exist)"),
         (Layout(stripe_count=-1), (_plain(8, targets=8),), True, ""),
-        (Layout(stripe_count=-1), (_plain(7, targets=7),), True, "7 stripe(s), requested: all 8 targets"),
-        (Layout(stripe_count=-1), (_plain(450),), False, "450 stripe(s), requested: all targets"),
+        (Layout(stripe_count=-1), (_plain(7, targets=7),), True, "7 stripes, requested: all 8 targets"),
+        (Layout(stripe_count=-1), (_plain(450),), False, "450 stripes, requested: all targets"),
         (Layout(stripe_size=units.Size(4 * MIB)), (_plain(),), True, "stripes of 1 MiB, requested: 4 MiB"),
         (Layout(pool="flash"), (_plain(),), True, "no pool, requested: pool flash"),
         (Layout(pool="flash"), (_plain(pool="disk"),), True, "pool disk, requested: pool flash"),
@@ -325,7 +325,7 @@ def test_a_layout_is_set_before_data_exist_and_read_back_from_them(run: Run, sma
     assert (kind["files"], kind["parts"][0]["stripe_count"], kind["parts"][0]["pool"]) == (6, 4, "flash")
     assert sum(after["stripes"].values()) == 24
     shown = machine.run("dlio-hpc", "report", job["archive"])
-    assert "Lustre, requested: 4 stripes of 2 MiB in pool flash; read back: 6 file(s) with 4 stripe(s)" in " ".join(
+    assert "Lustre, requested: 4 stripes of 2 MiB in pool flash; read back: 6 files with 4 stripes" in " ".join(
         shown.out.split()
     )
     again = machine.submit(small, *_ASKED)
@@ -413,9 +413,9 @@ def test_progressive_and_overstriped_layouts(run: Run, small: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("lie", "asked", "message"),
     [
-        ("directory", "{stripe_count: 4}", "1 stripe(s), requested: 4"),
+        ("directory", "{stripe_count: 4}", "1 stripe, requested: 4"),
         ("files", "{stripe_count: 4}", "6 of 6 files, such as"),
-        ("wrapper", "{stripe_count: -1}", "stripe(s), requested: all targets"),
+        ("wrapper", "{stripe_count: -1}", "requested: all targets"),
     ],
 )
 def test_a_layout_that_is_not_as_asked_makes_the_job_invalid(
@@ -435,7 +435,7 @@ def test_a_layout_that_is_not_as_asked_makes_the_job_invalid(
 def test_more_stripes_than_targets_are_told(run: Run, small: Path, tmp_path: Path) -> None:
     machine = Machine(run, tmp_path, osts=3)
     job = machine.submit(small, "-S", "site.layout={stripe_count: 8}", code=3)
-    assert "3 stripe(s), requested: 8 (3 targets exist)" in "; ".join(_record(job, "after.yaml")["faults"])
+    assert "3 stripes, requested: 8 (3 targets exist)" in "; ".join(_record(job, "after.yaml")["faults"])
 
 
 def test_a_layout_left_alone_is_recorded_all_the_same(run: Run, small: Path, tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_a_layout_left_alone_is_recorded_all_the_same(run: Run, small: Path, tmp
     after = _record(job, "after.yaml")
     assert (after["asked"], after["looked_at"]) == (None, 6)
     assert (
-        "Lustre, no layout requested; read back: 6 file(s) with 1 stripe(s)"
+        "Lustre, no layout requested; read back: 6 files with 1 stripe"
         in machine.run("dlio-hpc", "report", job["directory"]).out
     )
 

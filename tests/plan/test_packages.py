@@ -93,7 +93,7 @@ def test_a_package_that_is_there_is_imported_once_a_node(run: Run, small: Path, 
     pytest.importorskip("torch")
     job = run("dlio-submit", small, "-s", "local", "-S", "reader.loader=pytorch", "--ppn", 2, "--wait", "--json").job
     said = Path(job["directory"], "job.out").read_text()
-    assert "== packages\npytorch can be used on 1 of 1 node(s)\n" in said
+    assert "== packages\npytorch can be used on 1 of 1 node\n" in said
     looked = run("dlio-hpc", "check", small, "-s", "local", "-S", "reader.loader=pytorch")
     assert looked.code == 0, looked.out
     assert "ranks can import pytorch" in looked.out

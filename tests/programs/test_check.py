@@ -190,7 +190,7 @@ def test_what_was_not_derived_is_told(run: Run, emulated: Any, tmp_path: Path) -
     counted = _log(tmp_path / "x.darshan", calls, ranks=1, traced=False)
     emulated(_of_log(counted))
     report = run("dlio-hpc", "characterize", counted, "--force", "--check").out
-    assert "Left out: 1 file(s), library (program or library, by its path): 832 B read, 0 B written." in report
+    assert "Left out: 1 file, library (program or library, by its path): 832 B read, 0 B written." in report
     assert "Note: derived from counters alone" in report
 
 

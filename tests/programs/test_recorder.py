@@ -291,7 +291,7 @@ def test_a_recording_of_another_version_is_refused(recorder: Recorder) -> None:
     process.path.write_text("\n".join([head, *lines[:2], '[0.5,"open",']))
     (torn,) = recorder.processes()
     assert torn.faults == [
-        "1 line(s) are torn, as when a process is killed while it writes, or are not those of a recorder"
+        "1 torn line, as when a process is killed while it writes, or as in a file that no recorder wrote"
     ]
 
 
@@ -312,7 +312,7 @@ def _record(folder: Path, *command: str, **keys: Any) -> subprocess.CompletedPro
 def test_the_verb_ends_as_the_program_does(tmp_path: Path) -> None:
     done = _record(tmp_path, "-o", "r", "--", sys.executable, "-c", "print('text'); raise SystemExit(5)")
     assert (done.returncode, done.stdout) == (5, "text\n")
-    assert done.stderr.startswith("recorded 1 process(es) in ")
+    assert done.stderr.startswith("recorded 1 process in ")
     killed = _record(tmp_path, "--output", "k", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     assert killed.returncode == -9
     absent = _record(tmp_path, "-o", "n", "no-such-program")

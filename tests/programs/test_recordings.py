@@ -289,7 +289,7 @@ def test_batches_that_grow_are_those_of_one_training(tmp_path: Path) -> None:
     keys = made.derived.keys
     assert (keys["train.epochs"].value, keys["dataset.samples_per_file"].value) == (4, 1)
     assert (keys["reader.batch_size"].value, keys["reader.batch_size"].confidence) == (6, "medium")
-    assert not [note for note in made.notes if "other loader(s)" in note]
+    assert not [note for note in made.notes if "other loader" in note]
 
 
 def test_time_between_batches_of_a_thread_is_not_said_to_be_computation(tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_a_restored_state_is_said_to_be_one(tmp_path: Path) -> None:
     events.add("restore", "torch", 0.1, 14, 90_000)
     events.add("loader", 0, _SETTINGS)
     _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
-    note = "1 state(s) were restored, as after a restart; the workload does not read them"
+    note = "1 state were restored, as after a restart; the workload does not read them"
     assert note in _one(tmp_path, events).notes
 
 
@@ -462,7 +462,7 @@ def test_an_earlier_phase_on_other_data_is_said_to_be_left_out(tmp_path: Path) -
     _passes(events, 3, 7, True, 0.5, [21, 0, 9, [4, 2]])
     made = _one(tmp_path, events)
     assert made.derived.keys["train.epochs"].value == 3
-    assert "1 other loader(s) with steps are left out, such as those of other phases" in made.notes
+    assert "1 other loader with steps are left out, such as those of other phases" in made.notes
 
 
 def test_epochs_after_the_recording_was_full_are_counted(tmp_path: Path) -> None:
@@ -549,7 +549,7 @@ def test_a_line_that_no_recorder_writes_is_left_out_with_a_note(tmp_path: Path, 
         file.write(json.dumps(odd) + "\n")
     made = recorded_character.load(tmp_path)
     assert made.derived.keys == right.derived.keys
-    assert [note for note in made.notes if "1 line(s) are torn" in note]
+    assert [note for note in made.notes if "1 torn line" in note]
 
 
 def test_processes_that_started_each_other_and_stages_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
@@ -614,7 +614,7 @@ def test_ranks_of_a_launcher_in_python_are_ranks_and_workers_are_not(tmp_path: P
     made = recorded_character.load(tmp_path, is_forced=True)
     assert made.log.job.ranks == 2
     assert made.log.job.program == "/train.py"
-    assert "1 process(es) of other scripts, or of other runs of this script, are left out" in made.notes
+    assert "1 process of other scripts, or of other runs of this script, are left out" in made.notes
 
 
 def _child(folder: Path, name: str, **changes: Any) -> Events:
@@ -664,7 +664,7 @@ def test_trainings_side_by_side_that_nothing_numbers_are_no_ranks(tmp_path: Path
         _child(tmp_path, f"fold{number}", process=200 + number, parent=1)
     made = recorded_character.load(tmp_path)
     assert (made.log.job.ranks, made.derived.keys["train.epochs"].value) == (1, 2)
-    assert "2 process(es) of other scripts, or of other runs of this script, are left out" in made.notes
+    assert "2 processes of other scripts, or of other runs of this script, are left out" in made.notes
 
 
 def test_pipelines_with_the_same_stages_are_told_apart_by_their_files(tmp_path: Path) -> None:
@@ -854,7 +854,7 @@ def test_runs_of_a_script_one_after_the_other_are_no_ranks(tmp_path: Path) -> No
     events.write("later.jsonl", process=99, begun=5000.0)
     made = recorded_character.load(tmp_path)
     assert made.log.job.ranks == 1
-    assert "1 process(es) of other scripts, or of other runs of this script, are left out" in made.notes
+    assert "1 process of other scripts, or of other runs of this script, are left out" in made.notes
 
 
 def test_reads_that_the_kernel_counts_are_no_data_in_memory(tmp_path: Path) -> None:
@@ -932,7 +932,7 @@ def test_loaders_that_are_iterated_together_are_told_apart(tmp_path: Path, sampl
     keys = made.derived.keys
     assert (keys["train.epochs"].value, keys["reader.batch_size"].value) == (3, 3)
     assert not [key for key in keys if key.startswith("evaluation.")]
-    assert [note for note in made.notes if note.startswith("1 other loader(s) gave batches between")]
+    assert [note for note in made.notes if note.startswith("1 other loader gave batches between")]
     assert made.steps is not None
     assert (made.steps.steps, made.steps.bytes) == (7, 6000)
 
@@ -1056,7 +1056,7 @@ def test_a_checkpoint_of_three_files_is_one(tmp_path: Path) -> None:
     keys = _one(tmp_path, events).derived.keys
     assert keys["checkpoint.files"].value == [7000, 14_000, 6]
     assert keys["checkpoint.every_steps"].value is None
-    assert keys["checkpoint.every_steps"].evidence == "2 checkpoint(s), one after each of 2 pass(es)"
+    assert keys["checkpoint.every_steps"].evidence == "2 checkpoints, one after each of 2 passes"
 
 
 def _loop(events: Events, passes: int, order: list[list[int]], batch: int) -> None:

@@ -95,7 +95,7 @@ def test_metadata_calls_that_take_a_third_of_the_time(tmp_path: Path, opens: int
     traces = [Traced(f"/d/{number}", 0, reads=[(0, MIB, number / 5, number / 5 + 0.1)]) for number in range(40)]
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 1, OPENS=opens // 40, F_META_TIME=0.05)
     assert sentence == (
-        f"Metadata calls take 33 % of the time in I/O calls ({opens} opens of 40 file(s), 0 seeks, 0 syncs): {advice}."
+        f"Metadata calls take 33 % of the time in I/O calls ({opens} opens of 40 files, 0 seeks, 0 syncs): {advice}."
     )
     assert _advice(tmp_path / "b.darshan", traces, 1, OPENS=1, F_META_TIME=0.02) == []
     brief = [Traced(f"/d/{number}", 0, reads=[(0, MIB, number / 5, number / 5 + 0.001)]) for number in range(40)]
@@ -150,7 +150,7 @@ def test_a_shared_file_that_each_rank_opens_once_is_not_opened_again(tmp_path: P
     """Syncs that outnumber opens are the cost of metadata calls themselves."""
     traces = [Traced("/d/all", rank, reads=[(0, MIB, rank / 5, rank / 5 + 0.1)]) for rank in range(8)]
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 8, OPENS=1, F_META_TIME=0.2, MAX_BYTE_READ=MIB - 1)
-    assert "8 opens of 1 file(s)" in sentence
+    assert "8 opens of 1 file" in sentence
     assert sentence.endswith("put data into fewer, larger files.")
     (sentence,) = _advice(tmp_path / "b.darshan", traces, 8, OPENS=1, FSYNCS=9, F_META_TIME=0.2, MAX_BYTE_READ=MIB - 1)
     assert sentence.endswith("write to storage (fsync) less often.")
@@ -159,7 +159,7 @@ def test_a_shared_file_that_each_rank_opens_once_is_not_opened_again(tmp_path: P
 def test_files_that_are_read_again_and_again(tmp_path: Path) -> None:
     again = [(0, 32 * MIB, at, at + 0.5) for at in range(4)]
     (sentence,) = _advice(tmp_path / "a.darshan", [Traced("/d/a", 0, reads=again)], 1, MAX_BYTE_READ=32 * MIB - 1)
-    assert sentence.startswith("1 file(s) of 32 MiB together are read 4.0 times on average: if they fit into memory")
+    assert sentence.startswith("1 file of 32 MiB together are read 4.0 times on average: if they fit into memory")
     small = [(0, MIB, at, at + 0.5) for at in range(4)]
     assert _advice(tmp_path / "b.darshan", [Traced("/d/a", 0, reads=small)], 1, MAX_BYTE_READ=MIB - 1) == []
 

@@ -316,7 +316,7 @@ def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
     kind = "Weak" if weak else "Strong"
     assert f"{kind} scaling of read_threads=1" in text
     assert re.search(r"4 x 4 +16 .* 3\.\d\d .* 4 +\d\d\.\d %", text)
-    assert "On 4 node(s) x 4 ranks: Best: " in text
+    assert "On 4 nodes x 4 ranks: Best: " in text
     picture = _pictures(report)["scaling"]
     upper, lower = picture.figure.axes
     assert upper.get_xscale() == upper.get_yscale() == "log"
@@ -433,7 +433,7 @@ def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     made = _threads(tmp_path)
     report = _report(made, _values(made, THREADS), "io_time_s", io_time_s=None, au=None)
     text = _shown(report)
-    assert "io_time_s is unknown or 0 in 12 measurement(s)" in " ".join(text.split())
+    assert "io_time_s is unknown or 0 in 12 measurements" in " ".join(text.split())
     html_page.render(study_page.of_study(report))
     assert _pictures(report) == {}
     pair = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2", "reader.batch_size=4,8"))
@@ -620,7 +620,7 @@ def test_runs_made_once_more_are_left_out_and_told(tmp_path: Path) -> None:
     assert job_outcome.load_all([outcomes[0].directory or folder]) == outcomes
     twice = study_outcome.of_jobs(made, [*outcomes, *outcomes])
     assert twice.others == 12
-    assert "12 duplicate(s) left out" in " ".join(_shown(study_report.make(twice)).split())
+    assert "12 duplicates left out" in " ".join(_shown(study_report.make(twice)).split())
     assert study_outcome.held(outcomes) == made
 
 

@@ -367,7 +367,7 @@ def test_history_as_json_csv_page_and_pictures(tmp_path: Path, run: Run) -> None
     assert len(chosen) == 6
     nothing = run("dlio-hpc", "history", "--archive", folder, "--site", "nowhere")
     assert nothing.code == 2
-    assert "matches --site nowhere; it has 25 job(s)" in nothing.err
+    assert "matches --site nowhere; it has 25 jobs" in nothing.err
     assert run("dlio-hpc", "history", "--since", "yesterday").code == 2
     assert run("dlio-hpc", "history", "--archive", "absent").code == 2
     assert json.loads(run("dlio-hpc", "history", "--archive", folder, "--export").out.splitlines()[0])["job"]["job"]

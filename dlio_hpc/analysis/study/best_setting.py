@@ -18,6 +18,7 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Estimates, Noise
 from dlio_hpc.analysis.study.replicates import Fit, Floats, Ints
 from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.base.units import counted
 from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.results.run_result import Summary
@@ -170,7 +171,7 @@ def _unusable(metric: MetricName, count: int) -> str | None:
         return None
     absent = METRICS[metric].absent
     reason = f" (absent or 0: {absent})" if absent else ""
-    return f"{metric} is unknown or 0 in {count} measurement(s), which are not compared{reason}"
+    return f"{metric} is unknown or 0 in {counted(count, 'measurement')}, which are not compared{reason}"
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:

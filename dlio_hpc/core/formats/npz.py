@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
@@ -163,7 +164,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 def _listing_fault(entries: list[zipfile.ZipInfo], members: list[_Member]) -> str | None:
     """Compare the directory of the archive with the expected members. Return its fault, or None if it has none."""
     if len(entries) != len(members):
-        return f"holds {len(entries)} array(s), expected {len(members)}"
+        return f"holds {counted(len(entries), 'array')}, expected {len(members)}"
     for entry, member in zip(entries, members, strict=True):
         if (entry.filename, entry.file_size) != (member.name, member.file_size):
             return (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis.log import merged_program, requests
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.darshan import log_faults, log_reader
 from dlio_hpc.darshan.log import Log, LogFault, refuse_unmatched
 from dlio_hpc.programs.characterize import derive
@@ -130,6 +130,7 @@ def _of_own_files(made: Derived) -> list[str]:
     if read <= _LITTLE * sum(file.bytes_read for file in data):
         return []
     return [
-        f"{len(own):,} file(s), such as {own[0].file.path}, are left out, because the program itself wrote them before "
+        f"{counted(len(own), 'file')}, such as {own[0].file.path}, are left out, because the program itself wrote "
+        "them before "
         f"it read them ({format_size(read)}); --only selects them"
     ]

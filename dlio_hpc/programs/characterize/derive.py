@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis.log.requests import Requests
-from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.dataset_keys import CSV_VALUE
 from dlio_hpc.darshan.log import NO_RECORDS, Log
 from dlio_hpc.programs.characterize import (
@@ -421,7 +421,7 @@ def _threads(threads: DerivedValue, interleave: DerivedValue, is_stream: bool) -
         return threads
     if threads.confidence == "high" or files == 1:
         return DerivedValue(
-            min(threads.value, files), "medium", f"{threads.evidence}; {files} file(s) are read in turn"
+            min(threads.value, files), "medium", f"{threads.evidence}; {counted(files, 'file')} are read in turn"
         )
     return DerivedValue(files, "low", f"{files} files are read in turn, presumably by a thread each")
 
@@ -504,7 +504,7 @@ def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: boo
     opens = sum(file.opens for file in subject.data) / max(sum(file.ranks for file in subject.data), 1)
     if opens > epochs / 2:
         return {}
-    evidence = f"a rank opens a file {opens:.3g} time(s) in {epochs} epochs"
+    evidence = f"a rank opens a file {opens:.3g} times in {epochs} epochs"
     return {"reader.keep_open": DerivedValue(True, "high" if opens < _ONCE else "medium", evidence)}
 
 
@@ -633,7 +633,7 @@ def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict
     made |= _in_memory(subject, keys, 0 if checkpoints is None else checkpoints.number, first_saved)
     if checkpoints is not None and "train.epochs" in made:
         made["checkpoint.every_steps"] = DerivedValue(
-            None, "low", f"{checkpoints.number} checkpoint(s), assumed to be one per epoch"
+            None, "low", f"{counted(checkpoints.number, 'checkpoint')}, assumed to be one per epoch"
         )
     return made
 
@@ -672,7 +672,7 @@ def _in_memory(
     epochs = max(saved, 1)
     made = {"reader.load": DerivedValue("memory", level, evidence)}
     made["train.epochs"] = DerivedValue(
-        epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) after the last read"
+        epochs, "low" if saved > 1 else "unknown", f"{counted(saved, 'checkpoint')} after the last read"
     )
     unseen = "reads before the first step do not show batches"
     made["reader.batch_size"] = keys["reader.batch_size"]._replace(confidence="unknown", evidence=unseen)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.programs.files import extents
 from dlio_hpc.programs.files.auxiliary_files import AuxiliaryGroup
 from dlio_hpc.programs.files.extents import Integers, Reads
@@ -48,7 +48,6 @@ def _group(reads: Reads, at: Integers, name: str, steps: int | None, epochs: int
     distinct = len(np.unique(reads.offset[at]))
     keys: dict[str, Any] = {"name": name, "bytes": size, "count": max(1, round(per_rank / times)), "access": "read"}
     keys |= {"when": when, "by": "all", "size": size * distinct, "random": True}
-    evidence = (
-        f"{len(at):,} reads of {format_size(size)} in the dataset's files, at {distinct:,} place(s), read no samples"
-    )
+    evidence = f"{len(at):,} reads of {format_size(size)} in the dataset's files, at "
+    f"{counted(distinct, 'place')}, read no samples"
     return AuxiliaryGroup(keys, evidence)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.files import file_roles
 from dlio_hpc.programs.files.file_roles import Role
@@ -46,13 +46,13 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
     own = [role.file for role in roles if role.role == "other" and role.is_own and role.file.bytes_read]
     own_data = f"{format_size(sum(file.bytes_read for file in own))} of data"
     if not size and own:
-        return [f"it read {own_data}, all of which it had itself written to {len(own):,} file(s) before"]
+        return [f"it read {own_data}, all of which it had itself written to {counted(len(own), 'file')} before"]
     if not size:
         return [f"it wrote {format_size(out)}, and read no data except programs and libraries"]
     distinct, reads = sum(min(file.size, file.bytes_read) for file in data), sum(file.reads for file in data)
     times = size / max(sum(file.size * max(file.ranks, 1) for file in data), 1)  # per rank that opened a file
     if distinct < _LEAST_BYTES or reads < _LEAST_READS:
-        reasons = [f"it read only {format_size(distinct)} of data, in {reads:,} request(s)"]
+        reasons = [f"it read only {format_size(distinct)} of data, in {counted(reads, 'request')}"]
     elif _has_signs(data, written, keys, pace, workers):
         return []
     else:
@@ -63,7 +63,7 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
             ]
     if reasons and own:
         reasons.append(
-            f"{own_data} were read from {len(own):,} file(s) that it had itself written; --only selects them"
+            f"{own_data} were read from {counted(len(own), 'file')} that it had itself written; --only selects them"
         )
     if reasons and (collective := sum(file.collective for file in written)) and out > size:
         reasons.append(f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls")
@@ -137,7 +137,7 @@ def _against_passes(
 ) -> list[str]:
     """Return the reasons why the program's passes over its data do not look like epochs. times: number of passes."""
     if times <= _AGAIN:
-        return [f"its {len(data):,} data file(s) were not read repeatedly ({times:.2g} times per rank)"]
+        return [f"its {counted(len(data), 'data file')} were not read repeatedly ({times:.2g} times per rank)"]
     steps = None if pace is None or pace.begins is None else len(pace.begins) / times
     if steps is not None and steps < _STEPS:
         return [f"its data were read {times:.3g} times, each time in one burst and not in steps ({steps:.1f} bursts)"]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.files.extents import Reads, Stretches, chosen, distinct, usual
 
@@ -221,7 +221,8 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
     count, requests = int(np.median(apart)), np.diff(np.append(first, len(end)))
     share, usual_turn = float((apart == count).mean()), int(np.median(requests))
     evidence = (
-        f"a process goes back to a file and continues it in {back:.0%} of its turns of {usual_turn} read(s), after "
+        f"a process goes back to a file and continues it in {back:.0%} of its turns of "
+        f"{counted(usual_turn, 'read')}, after "
         f"{count} turns in {share:.0%} of the cases"
     )
     level = "high" if share > _MOST else "medium" if share > 0.3 else "low"
@@ -291,7 +292,9 @@ def threads(reads: Reads) -> DerivedValue:
         return DerivedValue(workers, "high", evidence)
     if reads.thread.any():
         count = int(np.median([len(np.unique(reads.thread[reads.rank == rank])) for rank in ranks]))
-        return DerivedValue(count, "high", f"{count} thread(s) of a rank read, according to Darshan's thread numbers")
+        return DerivedValue(
+            count, "high", f"{counted(count, 'thread')} of a rank read, according to Darshan's thread numbers"
+        )
     peaks, shares = zip(*(_in_flight(reads, int(rank)) for rank in ranks), strict=True)
     peak, share = int(np.median(peaks)), float(np.mean(shares))
     if peak > 1:

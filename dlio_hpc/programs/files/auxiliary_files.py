@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.analysis.log.requests import Requests
-from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.programs.files.extents import usual
@@ -67,7 +67,7 @@ def checkpoints(
     sizes = sorted(size for (rank, _), size in middle.files.items() if rank == writer)
     if traced and requests is not None:
         sizes = sorted([*sizes, *_untraced(files, requests, len(events))])
-    evidence = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
+    evidence = f"{counted(len(events), 'checkpoint')} of {counted(len(sizes), 'file')}, {format_size(sum(sizes))}"
     are_equal = len({tuple(sorted(event.files.values())) for event in events}) == 1
     is_traced = bool(traced) and not any(file.buffered for file in files)
     confidence: Confidence = "high" if is_traced and are_equal else "medium" if traced or len(events) > 1 else "low"
@@ -75,7 +75,9 @@ def checkpoints(
         "every_steps": _every(events, begins, epochs),
         "files": DerivedValue(sizes[:100], confidence, evidence),
         "transfer_size": _write_size(files, requests),
-        "by": DerivedValue("all" if len(ranks) > 1 else "root", confidence, f"{len(ranks)} rank(s) wrote checkpoints"),
+        "by": DerivedValue(
+            "all" if len(ranks) > 1 else "root", confidence, f"{counted(len(ranks), 'rank')} wrote checkpoints"
+        ),
         "fsync": _fsync(files),
         "read_back": _read_back(files),
     }
@@ -96,7 +98,7 @@ def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) 
     )
     if 2 * count <= len(events) or writes == regular or not is_possible:
         return {}
-    evidence = f"{count} of {len(events)} checkpoint(s) were written in these requests"
+    evidence = f"{count} of {counted(len(events), 'checkpoint')} were written in these requests"
     return {"requests": DerivedValue([list(request) for request in writes], "high", evidence)}
 
 
@@ -210,7 +212,9 @@ def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedV
     is one checkpoint after each epoch, or if the number is unknown.
     """
     if len(events) == epochs:
-        return DerivedValue(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each epoch")
+        return DerivedValue(
+            None, "medium", f"{counted(len(events), 'checkpoint')} in {counted(epochs, 'epoch')}: one after each epoch"
+        )
     if len(events) < 2:
         return DerivedValue(None, "unknown", "a single checkpoint has no interval")
     starts = np.array([event.start for event in events])
@@ -223,7 +227,7 @@ def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedV
 
 def _fsync(files: Sequence[FileStats]) -> DerivedValue:
     syncs = sum(file.syncs for file in files)
-    return DerivedValue(syncs > 0, "high", f"{syncs} fsync call(s) on the checkpoint files")
+    return DerivedValue(syncs > 0, "high", f"{counted(syncs, 'fsync call')} on the checkpoint files")
 
 
 def _read_back(files: Sequence[FileStats]) -> DerivedValue:
@@ -275,7 +279,7 @@ def _side(file: FileStats, requests: Requests | None, ranks: int, steps: int | N
     if ends and not keys.get("random") and size * times == file.size:
         keys["read_to_eof"] = True
     verb = "write" if writes else "read"
-    return AuxiliaryGroup(keys, f"{count:,} {verb} request(s), mean size {format_size(size)}: {file.path}")
+    return AuxiliaryGroup(keys, f"{counted(count, f'{verb} request')}, mean size {format_size(size)}: {file.path}")
 
 
 def _ends(file: FileStats, requests: Requests | None) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.base.units import counted
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.programs.files import content_sniff, extents, file_roles, library_marks
 from dlio_hpc.programs.files.file_stats import FileStats
@@ -143,7 +144,7 @@ def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | No
     known = "tfrecord" if ending.startswith(".tfrecord") else _ENDINGS.get(ending)
     if known is None:
         return None
-    return DerivedValue(known, "high", f"{count:,} of {total:,} file(s) end in {shown}")
+    return DerivedValue(known, "high", f"{count:,} of {counted(total, 'file')} end in {shown}")
 
 
 def _without_trace(data: Sequence[FileStats], ending: str) -> DerivedValue:
@@ -156,11 +157,11 @@ def _without_trace(data: Sequence[FileStats], ending: str) -> DerivedValue:
 
 
 def _sharded(data: Sequence[FileStats]) -> str:
-    return f"{len(data):,} file(s) are named like shards of TFRecord files (-00000-of-{len(data):05})"
+    return f"{counted(len(data), 'file')} are named like shards of TFRecord files (-00000-of-{len(data):05})"
 
 
 def _plain(data: Sequence[FileStats], ending: str) -> str:
-    return f"{len(data):,} {ending} file(s): plain bytes of one or more samples"
+    return f"{counted(len(data), f'{ending} file')}: plain bytes of one or more samples"
 
 
 def _by_marks(fits: _Fits, data: Sequence[FileStats], ending: str) -> DerivedValue:

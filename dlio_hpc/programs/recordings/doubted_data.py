@@ -2,7 +2,7 @@
 data at other times, by calls that are not recorded and through memory maps, which need no calls.
 """
 
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.programs.characterize.evidence import DerivedValue
 from dlio_hpc.programs.recordings import read_counts
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
@@ -52,7 +52,7 @@ def missing(made: RecordedTraining, data: RecordedData) -> str:
     """Return which data of the program are missing from the workload, or an empty string."""
     others = len(made.other_loaders) + len(made.beside_it)
     if others:
-        return f"{others} other loader(s) of training are not in the workload"
+        return f"{counted(others, 'other loader')} of training are not in the workload"
     other = data.other_reads
     if other is None or (other.reads <= _FEW * other.of_data and other.bytes <= _SMALL * max(other.bytes_of_data, 1)):
         return ""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
@@ -140,7 +140,9 @@ def _notes(
         if not one.has_end:
             yield f"{one.path.name}: killed, or not ended yet"
     if program.others:
-        yield f"{len(program.others)} process(es) of other scripts, or of other runs of this script, are left out"
+        yield (
+            f"{counted(len(program.others), 'process')} of other scripts, or of other runs of this script, are left out"
+        )
     yield from _states(program, data)
     if data is None:
         return
@@ -160,18 +162,24 @@ def _states(program: RecordedProgram, data: RecordedData | None) -> Iterator[str
     """Yield notes on states that were restored."""
     restored, later = recorded_checkpoints.restored(program, data.files if data is not None else {})
     if restored:
-        yield f"{restored} state(s) were restored, as after a restart; the workload does not read them"
+        yield f"{counted(restored, 'state')} were restored, as after a restart; the workload does not read them"
     if later:
-        yield f"{later} state(s) were loaded later, such as that of the best model; the workload does not read them"
+        yield (
+            f"{counted(later, 'state')} were loaded later, such as that of the best model; the workload does "
+            "not read them"
+        )
 
 
 def _other_loaders(made: RecordedTraining) -> Iterator[str]:
     """Yield notes on loaders other than the training loader."""
     if made.other_loaders:
-        yield f"{len(made.other_loaders)} other loader(s) with steps are left out, such as those of other phases"
+        yield (
+            f"{counted(len(made.other_loaders), 'other loader')} with steps are left out, such as those of other phases"
+        )
     if made.beside_it:
         yield (
-            f"{len(made.beside_it)} other loader(s) gave batches between those of the training; the workload has one "
+            f"{counted(len(made.beside_it), 'other loader')} gave batches between those of the training; the "
+            "workload has one "
             "loader, and does not read what the others read"
         )
 
@@ -184,7 +192,10 @@ def _left_evaluation(made: RecordedTraining, is_taken: bool) -> list[str]:
     count = max((len(mine) - len(kept) for mine, kept in zip(made.evaluation, taken, strict=True)), default=0)
     if not count:
         return []
-    return [f"{count} pass(es) without a step, such as those of an evaluation or a test, are left out of the workload"]
+    return [
+        f"{counted(count, 'pass')} without a step, such as those of an evaluation or a test, are left out of "
+        "the workload"
+    ]
 
 
 def _job(program: RecordedProgram) -> LogJob:

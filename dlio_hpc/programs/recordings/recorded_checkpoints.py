@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.programs.files import file_roles
 from dlio_hpc.programs.recordings.recorded_files import is_in, merged
@@ -39,7 +40,9 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
     writers = {one.rank for one in states}
     count = len({moment for rank, moment in by_moment if rank == min(writers)})
     keys = {
-        "checkpoint.by": DerivedValue("root" if writers == {0} else "all", level, f"saved by {len(writers)} rank(s)"),
+        "checkpoint.by": DerivedValue(
+            "root" if writers == {0} else "all", level, f"saved by {counted(len(writers), 'rank')}"
+        ),
     }
     every = _every(sorted({one.steps for one in states}), count, epochs, ends)
     keys["checkpoint.every_steps"] = every.at_most(level)
@@ -48,7 +51,7 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
         sizes += _trackers(program, {one.path for one in states}, {(one.rank, one.steps) for one in states})
     if sizes:
         name = saves[0].library if saves else "Python"
-        keys["checkpoint.files"] = DerivedValue(sizes, level, f"{count} checkpoint(s) by {name}")
+        keys["checkpoint.files"] = DerivedValue(sizes, level, f"{counted(count, 'checkpoint')} by {name}")
     return keys
 
 
@@ -155,9 +158,13 @@ def _written_states(program: RecordedProgram) -> list[SavedState]:
 def _every(moments: Sequence[int], count: int, epochs: int, ends: Sequence[int]) -> DerivedValue:
     """Return `checkpoint.every_steps`. The value is None if there is a checkpoint at the end of each pass."""
     if count == epochs and (not any(moments) or set(moments) <= set(ends)):
-        return DerivedValue(None, "recorded", f"{count} checkpoint(s), one after each of {epochs} pass(es)")
+        return DerivedValue(
+            None, "recorded", f"{counted(count, 'checkpoint')}, one after each of {counted(epochs, 'pass')}"
+        )
     if not any(moments):
-        return DerivedValue(None, "low", f"{count} checkpoint(s) in {epochs} pass(es); steps were not recorded")
+        return DerivedValue(
+            None, "low", f"{counted(count, 'checkpoint')} in {counted(epochs, 'pass')}; steps were not recorded"
+        )
     gaps = Counter(later - earlier for earlier, later in pairwise([0, *moments]))
     gaps.pop(0, None)
     steps = gaps.most_common(1)[0][0] if gaps else None

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.files import access_pattern
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
@@ -110,7 +111,7 @@ def _by_names(data: RecordedData) -> DerivedValue:
     for read in data.reads:
         by_process.setdefault(read.process, []).append(read.path)
     if len(data.files) < 3:
-        return DerivedValue(False, "unknown", f"{len(data.files)} file(s)")
+        return DerivedValue(False, "unknown", f"{counted(len(data.files), 'file')}")
     names = list(data.files)
     natural = dict(zip(names, access_pattern.natural(names).tolist(), strict=True))
     pairs = [pair for paths in by_process.values() for pair in pairwise(dict.fromkeys(paths))]
@@ -142,7 +143,8 @@ def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, Deriv
     passes = keys["train.epochs"].value
     if times.total() > _TWICE * passes * len(times):
         return {}
-    evidence = f"{len(times):,} row groups were read {times.total():,} times in {passes} pass(es), with all their rows"
+    evidence = f"{len(times):,} row groups were read {times.total():,} times in {counted(passes, 'pass')}, with "
+    "all their rows"
     return {"reader.shuffle.block": DerivedValue(group.value, weaker(group.confidence, "medium"), evidence)}
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from dlio_hpc.base.errors import ConfigError, DlioError
+from dlio_hpc.base.units import counted
 from dlio_hpc.programs.recorder.recording import PROCESSES
 from dlio_hpc.programs.recorder.session import ANONYMOUS, FOLDER
 from dlio_hpc.programs.recordings import recording_files
@@ -154,7 +155,7 @@ def summary(folder: Path) -> str:
         size += len(content)
         faults += content.count(b',"fault",') + content.count(b',"unseen",')
         killed += b',"end"]' not in content[-_TAIL:]
-    state = f"recorded {len(paths)} process(es) in {size:,} B"
+    state = f"recorded {counted(len(paths), 'process')} in {size:,} B"
     state += f"; {killed} of them did not end by themselves" if killed else ""
-    state += f"; {faults} remark(s) on what is not recorded" if faults else ""
+    state += f"; {counted(faults, 'remark')} on what is not recorded" if faults else ""
     return f"{state}; see: dlio-hpc characterize {shlex.quote(str(folder))}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.programs.recordings import (
     doubted_data,
@@ -185,11 +185,11 @@ def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory
     reader = data.library or "Python"
     spread = f"{format_size(min(sizes))} to {format_size(max(sizes))}" if sizes else "of unknown size"
     keys = {
-        "dataset.format": _recorded(data.format, f"{count:,} file(s) read through {reader}")
+        "dataset.format": _recorded(data.format, f"{counted(count, 'file')} read through {reader}")
         if not data.form
         else _recorded(data.format, f"{data.form}: {data.format} is the nearest format of a workload", "medium"),
         "dataset.file_access": _recorded(
-            "shared" if is_shared else "multi", f"{count:,} file(s), of which {len(opened_by):,} were opened"
+            "shared" if is_shared else "multi", f"{counted(count, 'file')}, of which {len(opened_by):,} were opened"
         ),
         "dataset.files": _recorded(count, f"{count:,} files were read in the passes of the loader, {spread}"),
     }
@@ -312,7 +312,7 @@ def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
         per_file, row = max(1, round(total * arrays.per_file / len(rows))), row * window
     keys = {
         "dataset.samples_per_file": _recorded(
-            per_file, f"{len(rows):,} array(s) of {rows[0]:,} rows", "medium" if is_window else "recorded"
+            per_file, f"{counted(len(rows), 'array')} of {rows[0]:,} rows", "medium" if is_window else "recorded"
         ),
         "dataset.sample.bytes": _recorded(row, f"{format_size(row)} a row of shape {arrays.shapes[0][1:]}"),
     }
@@ -363,9 +363,9 @@ def _reader(
             "medium" if len({one.loader for passes in made.passes for one in passes}) > 1 else "recorded",
         ),
         "reader.read_threads": _recorded(
-            max(1, workers), f"{name}: {workers} worker(s)", "recorded" if is_known else "medium"
+            max(1, workers), f"{name}: {counted(workers, 'worker')}", "recorded" if is_known else "medium"
         ),
-        "reader.prefetch": _recorded(ahead, f"{name}: {workers} worker(s), prefetch_factor {factor}", own),
+        "reader.prefetch": _recorded(ahead, f"{name}: {counted(workers, 'worker')}, prefetch_factor {factor}", own),
         "reader.shard": _recorded(_is_sharded(program, made), f"{_samples(made):,} samples of all ranks in a pass"),
     }  # fmt: skip
     if settings.get("library") == "torch":
@@ -450,7 +450,7 @@ def _evaluation(
     lengths = Counter(batch.samples for batch in batches if batch.samples)
     times = [batch.compute for batch in batches if batch.compute is not None]
     every = max(1, round(epochs / len(passes)))
-    evidence = f"{len(passes):,} pass(es) of another loader without a step, in {epochs:,} epoch(s)"
+    evidence = f"{counted(len(passes), 'pass')} of another loader without a step, in {counted(epochs, 'epoch')}"
     made_keys = {
         "evaluation.files": _recorded(len(data.files), f"{len(data.files):,} files were read in these passes"),
         "evaluation.every_epochs": _recorded(
@@ -470,7 +470,9 @@ def _epochs(made: RecordedTraining) -> dict[str, DerivedValue]:
     whole = sum(one.is_whole for passes in made.passes for one in passes)
     counts = [count * ((made.pipeline and made.pipeline.repeats) or 1) for count in counts]
     keys = {
-        "train.epochs": _recorded(max(counts), f"{max(counts)} pass(es) of the loader on each rank, {whole} to the end")
+        "train.epochs": _recorded(
+            max(counts), f"{counted(max(counts), 'pass')} of the loader on each rank, {whole} to the end"
+        )
     }
     left = [len(one.batches) for passes in made.passes for one in passes if not one.is_whole and one.batches]
     steps = Counter(left).most_common(1)[0][0] if left and not whole else None

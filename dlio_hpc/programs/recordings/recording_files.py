@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-from dlio_hpc.base.units import format_size
+from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.programs.recorder.recording import PROCESSES, VERSION
 from dlio_hpc.programs.recordings import recorded_events
 from dlio_hpc.programs.recordings.recorded_events import Seconds
@@ -147,12 +147,15 @@ def _load(path: Path) -> ProcessRecording:
 
 def _faults(events: Sequence[Event], torn: int) -> Iterator[str]:
     if torn:
-        yield f"{torn} line(s) are torn, as when a process is killed while it writes, or are not those of a recorder"
+        yield (
+            f"{counted(torn, 'torn line')}, as when a process is killed while it writes, or as in a file "
+            "that no recorder wrote"
+        )
     for event in events:
         if event.kind == "fault":
             yield f"not recorded: {event.values[0]} ({event.values[1]})"
         elif event.kind == "unseen":
             yield f"not recorded: {event.values[1]}"
-    counted = sorted({kind for event in events if event.kind == "counts" for kind in event.values[0]})
-    if counted:
-        yield f"the recording was full: {', '.join(counted)} were only counted from then on"
+    kinds = sorted({kind for event in events if event.kind == "counts" for kind in event.values[0]})
+    if kinds:
+        yield f"the recording was full: {', '.join(kinds)} were only counted from then on"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from dlio_hpc.base.units import format_seconds, format_size
+from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.darshan import log_files
 from dlio_hpc.programs.similarity import request_distance, similarity
 from dlio_hpc.programs.similarity.io_profile import Profile
@@ -72,7 +72,7 @@ def label(name: str) -> str:
 
 def whose(profile: Profile) -> str:
     """Return a string with the source of a profile and, if it is known, the number of ranks."""
-    ranks = f"{profile.ranks} ranks, " if profile.ranks else ""
+    ranks = f"{counted(profile.ranks, 'rank')}, " if profile.ranks else ""
     return f"{ranks}{profile.source}"
 
 

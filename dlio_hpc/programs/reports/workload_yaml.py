@@ -64,7 +64,7 @@ def _description(character: Character) -> str:
     count, kind = keys["dataset.files"].value, keys["dataset.format"].value
     size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
     source = "recording" if character.is_recording else "Darshan log"
-    return f"derived from a {source}: {units.format_size(size)} of {kind} in {count:,} file(s)"
+    return f"derived from a {source}: {units.format_size(size)} of {kind} in {units.counted(count, 'file')}"
 
 
 def _source(character: Character) -> str:
@@ -78,7 +78,7 @@ def _head(character: Character) -> list[str]:
     an explanation of the comments.
     """
     job = character.log.job
-    nodes = f" on {character.nodes} node(s)" if character.nodes else ""
+    nodes = f" on {units.counted(character.nodes, 'node')}" if character.nodes else ""
     logs = _source(character).removeprefix("dlio-hpc characterize ")
     darshan = f"Darshan {job.library}" if job.library else "an unknown Darshan"
     source = "recording" if character.is_recording else darshan
@@ -86,7 +86,7 @@ def _head(character: Character) -> list[str]:
     lines = [
         characterization_page.banner_of(character).line,
         f"Derived by dlio-hpc {__version__} from {logs} ({source}).",
-        f"Program: {single_line(job.program)}; {job.ranks} rank(s){nodes}, {duration}.",
+        f"Program: {single_line(job.program)}; {units.counted(job.ranks, 'rank')}{nodes}, {duration}.",
         *(f"Note: {single_line(note)}" for note in character.notes),
         *(f"Forced despite: {reason}" for reason in character.derived.against),
         *left_out(character.derived.roles),
@@ -109,7 +109,7 @@ def left_out(files: list[Role]) -> list[str]:
     for (name, why), members in sorted(groups.items()):
         read, written = (sum(getattr(role.file, part) for role in members) for part in ("bytes_read", "bytes_written"))
         moved = f"{units.format_size(read)} read, {units.format_size(written)} written"
-        lines.append(f"Left out: {len(members):,} file(s), {name} ({single_line(why)}): {moved}.")
+        lines.append(f"Left out: {units.counted(len(members), 'file')}, {name} ({single_line(why)}): {moved}.")
     return lines
 
 

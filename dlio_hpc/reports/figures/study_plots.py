@@ -13,6 +13,7 @@ from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.base.units import counted
 from dlio_hpc.plan.study import Part, Study
 from dlio_hpc.reports import ab_rows, study_rows, study_text
 from dlio_hpc.reports.figures import canvas, plots, sweep_plots
@@ -62,7 +63,9 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
     if finding.comparisons:
         comparison = finding.comparisons[-1]
         ranks = (
-            f", {comparison.nodes} node(s) x {comparison.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+            f", {counted(comparison.nodes, 'node')} x {comparison.ranks_per_node} ranks"
+            if len(finding.comparisons) > 1
+            else ""
         )
         ranks += f", below {comparison.data}" if comparison.data is not None else ""
         shown = PlottedPart(study, part, finding, comparison, report.outcome.measured, whose + ranks)

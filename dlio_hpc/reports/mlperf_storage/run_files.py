@@ -189,7 +189,10 @@ def _log(run: ReportedRun) -> Iterator[str]:
     """Yield the lines of dlio.log."""
     result = run.result
     yield _author(run)
-    yield f"{result.started} {result.kind} starts on {result.ranks} rank(s), {result.nodes} node(s)"
+    yield (
+        f"{result.started} {result.kind} starts on {units.counted(result.ranks, 'rank')}, "
+        f"{units.counted(result.nodes, 'node')}"
+    )
     if (made := result.generated) is not None:
         yield f"{made.files} files, {made.bytes_written} bytes written in {made.wall_s:.3f} s"
     for epoch in result.epochs if run.model.family == "training" else ():

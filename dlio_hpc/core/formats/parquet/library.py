@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.config.reader_keys import columns_read
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import darshan_fd_gate, procfs
@@ -204,4 +205,4 @@ def _line(fault: BaseException) -> str:
 
 def _described(samples: int, groups: int, names: tuple[str, ...]) -> str:
     listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-    return f"{samples} samples in {groups} row group(s) with {len(names)} column(s) {listed}"
+    return f"{samples} samples in {counted(groups, 'row group')} with {counted(len(names), 'column')} {listed}"
