@@ -51,7 +51,7 @@ class DetectionDocument(Struct, frozen=True):
     power: float
     """Probability that the drop is detected."""
     error: float | None
-    """Wanted probability of a regression by chance; null: that of compare."""
+    """Wanted probability that a regression is reported by chance; null: the probability that compare allows."""
     tolerance: float
     """Tolerance of compare."""
     measurement: str

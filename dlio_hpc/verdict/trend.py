@@ -36,11 +36,11 @@ class Night(Struct, frozen=True):
 
 class Shift(Struct, frozen=True):
     """A change of level. Jobs are identified by their names. since: first job after a step, or first job of a drift.
-    to: last job of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. earliest,
-    latest: range of nights in which the change begins with a probability of 90 %; each is the first job of its night.
-    ratio: new level / old level, or old level / new level if a lower value is better, so that a ratio below 1 is worse.
-    certainty: probability that the change is of this `kind` (step or drift). a_year: number of such changes that occur
-    by chance in a year.
+    to: last job of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. earliest:
+    first job of the first night of the range in which the change begins with a probability of 90 %. latest: first job
+    of the last night of the range in which the change begins with a probability of 90 %. ratio: new level / old level,
+    or old level / new level if a lower value is better, so that a ratio below 1 is worse. certainty: probability that
+    the change is of this `kind` (step or drift). a_year: number of such changes that occur by chance in a year.
     """
 
     kind: change_detection.Kind
