@@ -23,8 +23,8 @@ def mean(count: int) -> float:
 
 
 def is_exceeded(size: float, count: int) -> float:
-    """Return the probability that the range of `count` values is larger than `size`. count: at least 2. size: not
-    negative; it may be infinite.
+    """Return the probability that the range of `count` normally distributed values is larger than `size`. count: at
+    least 2. size: range in standard deviations of a value, from 0 to infinity.
     """
     if math.isinf(size):
         return 0.0

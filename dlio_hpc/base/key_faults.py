@@ -89,7 +89,9 @@ def meant(name: str, known: Sequence[str], kind: Any) -> str:
 
 
 def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
-    """Return a suggestion like meant(). everywhere: all keys, with their sections."""
+    """Return a suggestion for the unknown key `name`, by the rules of meant(). known: keys of the same section.
+    everywhere: keys of all sections, with the names of their sections.
+    """
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "

@@ -218,7 +218,8 @@ def _elsewhere(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, DlioEr
     here = scheduler.home() if any(job.home and not job.cluster for job in jobs.values()) else ""
     return {
         path: Unanswered(
-            f"job {job.job} was submitted to {job.home}, but {here} answers here; ask where it was submitted"
+            f"job {job.job} was submitted to {job.home}, but {here} answers here; "
+            "run this command where the job was submitted"
         )
         for path, job in jobs.items()
         if here and job.home and not job.cluster and job.home != here

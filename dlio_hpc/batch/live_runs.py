@@ -33,7 +33,7 @@ class Slowest(NamedTuple):
 
 
 class RunProgress(Struct, frozen=True):
-    """How far a run is that is in progress, by what its ranks last wrote."""
+    """Progress of a run that has not ended, from the state that its ranks wrote last."""
 
     name: str
     """Name of the run, such as 01-measure."""

@@ -76,7 +76,7 @@ class Evaluation(Struct, frozen=True, forbid_unknown_fields=True):
     files: units.Positive
     """Number of files of the second dataset. Example: 16"""
     every_epochs: units.Positive = 1
-    """Number of epochs between two passes. The first pass follows as many epochs."""
+    """Number of epochs between two passes. The first pass also comes after this number of epochs."""
     batch_size: units.Positive | None = None
     """Number of samples that a rank consumes in a step of a pass; null: that of `reader`. Example: 4"""
     time: ComputeTime | None = None

@@ -121,8 +121,9 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             reader.reopen and not can_reopen(dataset, reader),
-            "reader.reopen: true needs files of several samples that would stay open otherwise: mode: posix without "
-            "arrays, chunk and compression, or mode: framework with hdf5, or with tfrecord whose samples are all mixed",
+            "reader.reopen: true needs files of several samples, and settings with which files otherwise stay open: "
+            "mode: posix without arrays, chunk and compression, or mode: framework with hdf5, or with tfrecord whose "
+            "samples are all mixed",
         ),
         (
             reader.reopen and (reader.transfer_size or 0) > dataset.largest,

@@ -79,7 +79,9 @@ class Arrivals:
         return columns[FETCHED if self._is_counted else ARRIVED]
 
     def _of_node(self) -> tuple[float, ...]:
-        """Return the increase of the client's counters. A counter that decreased has started again: it is unknown."""
+        """Return the increase of the client's counters. If a counter decreased, it was reset, and all increases are
+        unknown.
+        """
         if not self._speaks:
             return 0.0, 0.0, 0.0
         after = self._count() if self._count else None

@@ -25,7 +25,7 @@ _ALL_BINS = 2**20
 
 
 class TimeBins(NamedTuple):
-    """Consecutive time bins of `width` seconds. bins: their number. The first bin starts at `first` * `width` seconds
+    """Consecutive time bins of `width` seconds. bins: number of bins. The first bin starts at `first` * `width` seconds
     on the clock of the read times.
     """
 

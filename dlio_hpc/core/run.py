@@ -159,10 +159,10 @@ def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, 
 
 
 def _end_hanging(comm: "Intracomm", job: _Job, reason: str, kept: str, rank: int, merged: merge.Merged | None) -> None:
-    """Write the result of the epochs that have ended on all ranks, and error.json, and end all ranks, because storage
-    does not respond. A thread calls this function, so it does not communicate by MPI, and accesses only the storage of
-    the job's directory. kept: text that says what is kept. rank: the rank that hangs. merged: these epochs; None for
-    none.
+    """Write result.json for the epochs that have ended on all ranks, write error.json, and end all ranks. It is called
+    when storage does not respond. A thread other than the main thread calls it, so it sends no MPI messages, and
+    accesses only the storage of the job's directory. kept: part of the message that names the results that are kept.
+    rank: the rank that hangs. merged: results of the epochs that have ended; None if no epoch has ended.
     """
     threading.Timer(_ABORT_S, os._exit, [Incomplete.exit_code]).start()
     message = f"{reason}; {kept}"

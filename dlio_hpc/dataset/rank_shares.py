@@ -1,4 +1,4 @@
-"""How the samples of an epoch are divided among the ranks, and how many steps that makes."""
+"""Division of the samples of an epoch among the ranks, and the resulting number of steps."""
 
 from dlio_hpc.config import reader_keys
 from dlio_hpc.config.workload import Workload

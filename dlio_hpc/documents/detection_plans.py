@@ -21,11 +21,11 @@ class CampaignDocument(Struct, frozen=True):
     node_hours: float | None
     """Expected node-hours of all nights; null: more than 60 nights are necessary."""
     error: float | None
-    """Probability of a regression by chance in as many nights without a change."""
+    """Probability that a regression is reported by chance in the same number of nights without a change."""
     most_by_chance_a_year: float | None
     """A regression counts if it occurs by chance at most this often in a year (by_chance_a_year of compare)."""
     is_answer: bool
-    """Whether the first sentence is about this campaign."""
+    """Whether the field `answer` describes this campaign."""
     is_cheapest: bool
     """Whether it has the fewest node-hours."""
     is_fastest: bool
@@ -51,7 +51,7 @@ class DetectionDocument(Struct, frozen=True):
     power: float
     """Probability that the drop is detected."""
     error: float | None
-    """Wanted probability of a regression by chance; null: that of compare."""
+    """Wanted probability that a regression is reported by chance; null: the probability that compare allows."""
     tolerance: float
     """Tolerance of compare."""
     measurement: str

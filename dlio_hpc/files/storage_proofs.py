@@ -43,7 +43,7 @@ _UNLISTED_FUSE = Proofs(source="the process that serves the mount may cache in m
 
 TABLE: dict[str, Proofs] = {
     **dict.fromkeys(sorted(COUNTED), _BLOCKS),
-    "overlay": structs.replace(_BLOCKS, direct=False, source="the kernel's count, if that of each layer counts"),
+    "overlay": structs.replace(_BLOCKS, direct=False, source="the kernel's count, if it is valid for each layer"),
     "btrfs": structs.replace(
         _BLOCKS, direct=False, source="Linux 6.15 and later: O_DIRECT uses the page cache for data with checksums"
     ),

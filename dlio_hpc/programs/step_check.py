@@ -1,5 +1,5 @@
-"""Verdict on the steps of a derived workload: whether an epoch of a check run has as many steps as that of the recorded
-program, and whether a step reads and computes as much.
+"""Verdict on the steps of a derived workload: whether an epoch of a check run has the same number of steps as an epoch
+of the recorded program, and whether a step reads the same amount and computes for the same time.
 """
 
 from typing import Literal, NamedTuple
@@ -9,10 +9,11 @@ from msgspec import Struct
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 
 StepFigure = Literal["steps", "bytes", "compute_s", "wait_s"]
-# Smallest number of judged figures whose agreement is a verdict. One that differs is enough for the opposite.
+# Smallest number of judged figures that must agree for a positive verdict. A single figure that differs is enough for a
+# negative verdict.
 _LEAST = 2
-# Differences that are no difference: timers are not exact, and the kernel counts messages and small files as well,
-# which are all that a step reads if its data are in memory.
+# Largest differences that are ignored. Timers are not exact, and the kernel also counts messages and small files. If
+# the data are in memory, a step reads nothing else.
 _SLACK: dict[StepFigure, float] = {"steps": 0, "bytes": 512, "compute_s": 0.0005, "wait_s": 0.0005}
 _SLACK_IN_MEMORY = 16384
 

@@ -27,7 +27,7 @@ _LEAST_SPAN = 0.1
 
 
 class Line(NamedTuple):
-    """Table row of a job. ended: time in UTC. spread: of the repeats, as a share of their median. change: relative
+    """Table row of a job. ended: time in UTC. spread: spread of the repeats, divided by their median. change: relative
     change of the median. It is relative to the baseline of the measurement key or, if there is no baseline, to the
     previous job. notes: remarks on the job: whether it is the baseline or an outlier, the changes that start at it, the
     faults of its runs, and why repeats differ.
@@ -107,7 +107,9 @@ def _blocks(
 
 
 def _among(entries: Sequence[Entry], nights: list[tuple[Entry, Group]]) -> int:
-    """Return the number of measurements of the site when a measurement key was measured last. nights: of this key."""
+    """Return the number of measurements of the site when a measurement key was measured last. nights: nights of this
+    key.
+    """
     newest = nights[-1][0]
     return site_spread.among([past for past in entries if past.ended <= newest.ended and past is not newest], newest)
 

@@ -1,7 +1,7 @@
-"""What a maintainer needs to know about an installation: versions, MPI, site, file systems, and recent errors.
+"""Facts about an installation that a maintainer needs: versions, MPI, site, file systems, and recent errors.
 
-Nothing secret is reported: of environment variables only those of dlio-hpc and MPI, without the values of those whose
-names look like secrets; of defaults.yaml, no account.
+The report has no secrets. It has only the environment variables of dlio-hpc and MPI. It omits the values of variables
+whose names look like secrets, and the account in defaults.yaml.
 """
 
 import importlib.metadata

@@ -168,7 +168,9 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
 
 
 def _rates(run: RunOutcome, is_saving: bool) -> list[str]:
-    """Return the time and the rates of a run: those of its checkpoints if `is_saving` is true, else of its samples."""
+    """Return the time and the rates of a run: those of its checkpoints if `is_saving` is true, otherwise those of its
+    samples.
+    """
     summary = None if run.result is None else run.result.summary
     if summary is None:
         return ["-"] * (2 if is_saving else 4)

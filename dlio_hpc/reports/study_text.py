@@ -55,7 +55,7 @@ def verdict(study: Study, finding: Finding, comparison: Comparison) -> list[str]
 
 
 def conclusions(study: Study, finding: Finding) -> list[list[str]]:
-    """Return the sentences on each comparison of settings and on each scaling."""
+    """Return the sentences on each comparison of settings and on each scaling curve."""
     compared = [verdict(study, finding, comparison) for comparison in finding.comparisons]
     return [*compared, *map(_named, finding.scalings)]
 

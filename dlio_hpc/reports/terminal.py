@@ -202,8 +202,9 @@ def show_table(table: Table, out: SafeConsole) -> None:
 
 
 def _widths(table: Table, columns: Sequence[Sequence[str]], numbers: Sequence[bool], room: int) -> list[int]:
-    """Return the widths of the columns of a table. If the table is too wide, each column has its smallest width, and
-    the columns that need the least get the rest first. columns: cells with their headings. room: width of the table.
+    """Return the widths of the columns of a table. If the table is too wide, each column gets its smallest width. The
+    remaining width is divided among the columns, beginning with the column that needs the least. columns: cells with
+    their headings. room: width of the table.
     """
     natural = [max(map(cell_len, cells)) for cells in columns]
     rest = room - len(_GAP) * (len(columns) - 1)

@@ -1,4 +1,4 @@
-"""Candidates for baselines: the runs of a job that may become one, and objections to them."""
+"""Candidates for baselines: the runs of a job that may become a baseline, and objections to these runs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

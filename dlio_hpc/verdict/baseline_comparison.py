@@ -354,7 +354,7 @@ def _with_outcome(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | N
 
 def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
     """Compare the job and the newest nights with the nights at the level of the reference. near: the reference. there:
-    its repeats. unlike: differences between the measurement keys.
+    repeats of the reference. unlike: differences between the measurement keys.
     """
     nights, tolerance = _nights(case, there.ended), case.terms.tolerance
     weighed = regression.weigh(nights, there, case.metric, tolerance, not unlike, case.site, case.among)

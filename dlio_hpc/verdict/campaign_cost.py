@@ -47,12 +47,12 @@ class SmallestDrop(NamedTuple):
 
 
 class DetectionPlan(NamedTuple):
-    """Plan of a campaign. known: noise of the noisiest measurement. measurements: number of measurements. rows: by
-    number of repeats. answer: the row with the planned number of repeats, or the cheapest one if it was not chosen;
-    None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or with the
-    most repeats if there is no answer. `reference` nights before a drop show the level. usual_tolerance: default
-    tolerance of `compare`. interval_nights: number of nights from which half of the interval of a figure is narrower
-    than the drop; None if more than 50 nights are necessary.
+    """Plan of a campaign. known: noise of the noisiest measurement. measurements: number of measurements. rows: one
+    campaign per number of repeats. answer: the row with the planned number of repeats, or the cheapest one if it was
+    not chosen; None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or
+    with the most repeats if there is no answer. `reference` nights before a drop show the level. usual_tolerance:
+    default tolerance of `compare`. interval_nights: number of nights from which half of the interval of a figure is
+    narrower than the drop; None if more than 50 nights are necessary.
     """
 
     wanted: WantedDetection

@@ -40,34 +40,37 @@ _NORMAL_90 = NormalDist().inv_cdf(0.95)
 WITHDRAWN = 2.5
 # A level is not withdrawn any more after this number of nights.
 _SETTLED = 60
-# Logarithm of the likelihood ratio from which the newest nights belong to the level before rather than to the current
-# one.
+# Smallest logarithm of the likelihood ratio at which the newest nights belong to the level before and not to the
+# current level.
 _RETURNED = 3.0
-# A single night is as far off as an earlier one, by order of magnitude, if that one is this part as far off or more.
+# Smallest deviation of an earlier night, as a share of the deviation of the newest night, that has the same order of
+# magnitude.
 _ALIKE = 1 / 3
-# Largest normal deviate between a level that begins and an earlier one that it resumes.
+# Largest normal deviate between a new level and the earlier level with which it is merged.
 _RESUMED = 1.0
-# Newest nights are usual if the mean of as many earlier nights is this part as far from the level with this
-# probability: of a single night, and of several nights. No night counts as if it were farther than the mean of the
-# newest nights by more than this factor.
+# Newest nights are usual if the same number of earlier nights has a mean that deviates at least by the share _AS_FAR of
+# their deviation with the probability _USUAL (a single night) or _USUAL_MEAN (several nights). The deviation of a night
+# is limited to _MUCH_FARTHER times the deviation of the newest nights.
 _AS_FAR, _USUAL, _USUAL_MEAN, _MUCH_FARTHER = 0.8, 0.05, 0.007, 1.25
-# They are usual, too, if as many nights in a row were as far this number of times, and once in this share of nights.
+# They are also usual if the same number of consecutive nights deviated this much at least _OFTEN times, and at least
+# _OFTEN_SHARE times the number of nights.
 _OFTEN, _OFTEN_SHARE = 2, 0.01
-# A level of at most this number of nights is a spell, and the number of bins of a distribution of nights.
+# Largest number of nights of a spell, and number of bins of a distribution of nights.
 _SPELL_NIGHTS, _BINS = max(THRESHOLDS), 200
 # Number of standard deviations from which a night is an outlier, and the smallest number of nights for outliers.
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
-# A spell is no change unless its normal deviate is larger than this.
+# Smallest normal deviate of a spell that counts as a change.
 _SPELL = 4.0
 # Smallest number of nights from the first to the last night of a drift; a shorter one is a step.
 _SHORTEST_DRIFT = 5
 _NIGHTS_OF_A_YEAR = 365.25
-# Share of the newest nights beyond a threshold that begin a level. The others share nights with those of the night
-# before, or of another threshold. Chosen in simulations so that chances are true for levels without a change.
+# Share of threshold crossings that begin a level. The other crossings have nights in common with a crossing on the
+# night before, or of another threshold. Chosen in simulations so that the computed chances are correct for levels
+# without a change.
 _OVERLAP = 0.25
 # Largest difference of a normal deviate that rounding makes.
 _ROUNDING = 1e-6
-# Probability that a date lies before or after the range of a change.
+# Probability that a change begins before its range of dates; the same for after the range.
 _TAIL = 0.05
 # Number of positions that are tried at first for the begin and the end of a drift.
 _GRID = 40
@@ -91,7 +94,9 @@ class Change(Struct, frozen=True):
 
 
 class CourseSpread(NamedTuple):
-    """Variation between nights around their levels. correlation: between consecutive nights."""
+    """Variation of nights around their levels. sd: standard deviation. df: degrees of freedom of sd. correlation:
+    correlation of consecutive nights.
+    """
 
     sd: float
     df: float
@@ -111,8 +116,9 @@ def error_share(correlation: float | Floats, count: int) -> float | Floats:
 
 
 class Alarm(NamedTuple):
-    """Beginning of a level. at: index of its first night. deviate: normal deviate of its difference to the level
-    before. newest: number of newest nights that showed it. excess: by how much the deviate exceeded the threshold.
+    """Beginning of a level. at: index of the first night of the level. deviate: normal deviate of the difference to the
+    level before. newest: number of newest nights that showed the level. excess: amount by which the deviate exceeded
+    the threshold.
     """
 
     at: int
@@ -185,9 +191,9 @@ def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None 
 
 
 def _quiet(values: Floats, prior: NightSpread, extra: Floats, known: "_Known") -> npt.NDArray[np.bool_]:
-    """Return whether a night begins no level for sure, if the level has not changed before. Most nights of a history
-    are such nights, which one computation for all of them finds in a tenth of the time of next_state(). values, prior,
-    extra: as for followed(). known: gets the nights before each night.
+    """Return, for each night, whether it certainly begins no level if the level has not changed before. This is true
+    for most nights of a history. One computation for all nights takes a tenth of the time of next_state(). values,
+    prior, extra: as for followed(). known: cache, to which the nights before each night are added.
     """
     count, start = len(values), State(np.zeros(len(values), np.int64), ())
     places = np.arange(count)
@@ -221,8 +227,8 @@ def course(state: State, values: Floats, prior: NightSpread = ASSUMED, extra: Fl
 
 
 class _Before(NamedTuple):
-    """Nights of a level before its newest ones. level: their level. spread: variation of all nights before. error:
-    variance of the level.
+    """Nights of a level before its newest nights. level: level of these nights. spread: variation of all nights before
+    the newest ones. error: variance of the level.
     """
 
     level: float
@@ -231,7 +237,8 @@ class _Before(NamedTuple):
 
 
 # Nights before the newest ones that were already computed for one series and one prior, by the number of the level and
-# the labels of the nights. The nights before the newest three are next night those before the newest five, for example.
+# the labels of the nights. For example, the nights before the newest three may be the nights before the newest five two
+# nights later.
 _Known = dict[tuple[int, bytes], _Before]
 
 
@@ -242,8 +249,8 @@ def next_state(
     extra: Floats | None = None,
     known: _Known | None = None,
 ) -> State:
-    """Follow one more night, the last item of `values`. state: of the nights before it. prior, extra: as for
-    followed(). known: what earlier nights of this series have computed; None if nothing is kept.
+    """Follow one more night, the last item of `values`. state: state after the nights before it. prior, extra: as for
+    followed(). known: cache of results for earlier nights of this series; None for no cache.
     """
     state = State(np.append(state.labels, state.current), state.alarms)
     extra = np.zeros(len(values)) if extra is None else extra
@@ -254,7 +261,9 @@ def next_state(
 
 
 def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSpread:
-    """Return the variation of nights around their levels. values: logarithms, one a night. labels: of their levels."""
+    """Return the variation of nights around their levels. values: logarithms, one a night. labels: number of the level
+    of each night.
+    """
     counts = np.bincount(labels)
     means = np.bincount(labels, values) / np.maximum(counts, 1)
     residuals = values - means[labels]
@@ -270,7 +279,7 @@ def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSprea
 
 
 def _scale(residuals: Floats) -> float:
-    """Return a standard deviation that few far nights do not change. More than a tenth of the nights are no few."""
+    """Return a standard deviation that outlying nights do not change, if they are at most a tenth of the nights."""
     return max(mad(residuals), quantile(np.abs(residuals), 0.9) / _NORMAL_90)
 
 
@@ -286,9 +295,7 @@ def _correlation(residuals: Floats, squares: float) -> float:
 
 
 def level_of(values: Floats, sd: float) -> float:
-    """Return the level of nights: their mean, where no night counts as if it deviated from the median by more than 3.5
-    standard deviations.
-    """
+    """Return the level of nights: the mean of their values, clipped at 3.5 standard deviations from the median."""
     middle = median(values)
     return float(np.clip(values, middle - _CLIP * sd, middle + _CLIP * sd).mean())
 
@@ -307,7 +314,7 @@ def deviate(difference: float, variance: float, df: float) -> float:
 
 
 def eased(nights: int) -> float:
-    """Return by how much THRESHOLDS are lower on a night. nights: number of nights of the series up to it."""
+    """Return the amount by which THRESHOLDS are lower on a night. nights: number of nights of the series up to it."""
     return EASED * max(0.0, 1 - nights / _EARLY)
 
 
@@ -361,9 +368,9 @@ def _deviate_of_newest(newest: Floats, before: _Before, extra: Floats) -> float:
 
 
 def _has_had_far_nights(labels: Labels, values: Floats, prior: NightSpread) -> bool:
-    """Return whether single nights before the newest one were as far from their level in the same direction, by order
-    of magnitude. If they were, a single night shows no change: on file systems in production, one night in thirty is
-    far off.
+    """Return whether an earlier night deviated from its level in the same direction as the newest night, and by an
+    amount of the same order of magnitude. If so, a single night does not show a change: on production file systems, one
+    night in thirty is an outlier.
     """
     earlier, counts = labels[:-1], np.bincount(labels)
     usual = median(values[:-1][earlier == int(np.argmax(counts))])
@@ -380,10 +387,10 @@ def _has_had_far_nights(labels: Labels, values: Floats, prior: NightSpread) -> b
 
 
 def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
-    """Return whether the newest nights are as far from the current level as nights often are. They are if the mean of
-    as many nights, drawn from the earlier nights of this level and of the spells since it began, often is nearly as
-    far, or if as many nights in a row were several times. Much farther nights count less, so that few of them do not
-    hide a change.
+    """Return whether the deviation of the newest nights from the current level is common. It is compared with the
+    earlier nights of this level and of the spells since the level began. It is common if the mean of the same number of
+    nights, drawn at random, often deviates nearly as much, or if the same number of consecutive nights has done so
+    several times. Larger deviations are limited, so that a few outliers do not hide a change.
     """
     earlier, last = labels[:-newest], labels[-1]
     is_current = earlier == last
@@ -419,8 +426,9 @@ def _chance(values: Floats, count: int, least: float) -> float:
 
 
 def _first_night(values: Floats, places: Labels, newest: int) -> int:
-    """Return the index of the first night of a new level that the newest nights show: the split of the nights of the
-    current level into two that leaves the smallest squares. values: of these nights. places: their indices.
+    """Return the index of the first night of a new level that the newest nights show. The nights of the current level
+    are split into two levels so that the sum of the squared residuals is smallest. values: values of the nights of the
+    current level. places: indices of these nights.
     """
     count = len(values)
     first, last = max(1, count - 2 * newest), count - 1
@@ -432,8 +440,8 @@ def _first_night(values: Floats, places: Labels, newest: int) -> int:
 
 
 def _begun(state: State, alarm: Alarm) -> State:
-    """Let a level begin. It begins no earlier than the newest level; if both begin with the same night, it takes the
-    place of that one.
+    """Begin a level. It begins no earlier than the newest level. If both begin with the same night, it replaces the
+    newest level.
     """
     at = max([alarm.at, *(earlier.at for earlier in state.alarms[-1:])])
     labels = state.labels.copy()
@@ -443,8 +451,8 @@ def _begun(state: State, alarm: Alarm) -> State:
 
 
 def _resumed(state: State, values: Floats, prior: NightSpread) -> State:
-    """Let a level that has just begun be an earlier one if it resembles it and the level in between was far off, as in
-    an outage: the series has returned to it, and its nights are nights of that level.
+    """Merge a level that has just begun with an earlier level if the two are similar and the level in between was far
+    from them, as in an outage. The series has then returned to the earlier level.
     """
     is_new, is_between = state.labels == state.current, state.labels == _before(state)
     spread = spread_of(values, state.labels, prior)
@@ -483,7 +491,7 @@ def _confirmed(state: State, values: Floats, prior: NightSpread) -> State:
 
 
 def _returned(state: State, values: Floats, prior: NightSpread) -> State:
-    """Let the newest nights belong to the level before the current one, if they resemble it much more."""
+    """Assign the newest nights to the level before the current one if they are much nearer to that level."""
     if not state.alarms or _before(state) > state.current:
         return state
     places, old = np.flatnonzero(state.labels == state.current), _before(state)
@@ -535,7 +543,8 @@ def described(state: State, nights: Course) -> Changes:
 
 def _with_outliers_before(change: Change, values: Floats, levels: Floats, is_far: npt.NDArray[np.bool_]) -> Change:
     """Return a step that begins with the outliers just before it, if they resemble the new level more than the old one.
-    levels: of all nights; those of such outliers are set. is_far: which nights are outliers.
+    levels: level of each night; the levels of these outliers are changed in place. is_far: whether each night is an
+    outlier.
     """
     at = change.at
     while change.kind == "step" and at > 1 and is_far[at - 1]:
@@ -550,8 +559,8 @@ def _with_outliers_before(change: Change, values: Floats, levels: Floats, is_far
 
 
 def _without_short_spells(state: State, nights: Course) -> State:
-    """Return a state without the spells between nights of the same level that could be there by chance. A single night
-    is no spell: it may be an outlier.
+    """Return a state without the spells that may occur by chance. A spell is a short level between nights of the same
+    level. A single night is not kept as a spell, because it may be an outlier.
     """
     labels, alarms = state.labels.copy(), list(state.alarms)
     for alarm, end in reversed(list(itertools.pairwise(state.alarms))):
@@ -567,7 +576,9 @@ def _without_short_spells(state: State, nights: Course) -> State:
 
 
 def _between(nights: Course, some: Labels, others: Labels) -> float:
-    """Return the normal deviate of the difference between the levels of some nights and of others."""
+    """Return the normal deviate of the difference between the level of the nights `some` and the level of the nights
+    `others`.
+    """
     scale = max(float(nights.values[np.concatenate([some, others])].std()), nights.spread.sd)
     return (nights.level(some) - nights.level(others)) / (scale * math.sqrt(1 / len(some) + 1 / len(others)))
 
@@ -587,8 +598,9 @@ def _groups(state: State, values: Floats, levels: Floats) -> Iterator[tuple[list
 
 
 def _fitted(group: list[Alarm], values: Floats, levels: Floats, kept: Labels) -> Iterator[Change]:
-    """Yield the changes of a group: a drift, its steps, or one step in their place. values: of all nights. levels: of
-    all nights; those of a drift or of one step are set. kept: indices of the nights to which the models are fitted.
+    """Yield the changes of a group: a drift, the steps of the group, or one step that replaces them. values: value of
+    each night. levels: level of each night; the levels of a drift or of one step are changed in place. kept: indices of
+    the nights to which the models are fitted.
     """
     y = values[kept]
     drift = _drift(y)
@@ -615,12 +627,14 @@ def _fitted(group: list[Alarm], values: Floats, levels: Floats, kept: Labels) ->
 
 
 def _cost(squares: float, count: int, parameters: int) -> float:
-    """Return Schwarz's criterion of a model. squares: that remain. count: number of nights."""
+    """Return Schwarz's criterion of a model. squares: sum of the squared residuals. count: number of nights."""
     return count * math.log(max(squares, 1e-18) / count) + parameters * math.log(count)
 
 
 def _steps(group: list[Alarm], values: Floats, levels: Floats, kept: Labels, certainty: float) -> Iterator[Change]:
-    """Yield the steps of a group. Arguments as for _fitted(). certainty: of the kind."""
+    """Yield the steps of a group. The other parameters are those of _fitted(). certainty: probability that the changes
+    are steps.
+    """
     for number, alarm in enumerate(group):
         stop = group[number + 1].at if number + 1 < len(group) else kept[-1] + 1
         start = group[number - 1].at if number else kept[0]
@@ -631,8 +645,9 @@ def _steps(group: list[Alarm], values: Floats, levels: Floats, kept: Labels, cer
 
 
 class _Drift(NamedTuple):
-    """A drift in a series of nights: its first and last night, the range of its first night, the level before it, and
-    the squares that remain. parameters: number of parameters of the model.
+    """A drift in a series of nights. begin, end: first and last night. range: range of the first night. old: level
+    before the drift. size: size of the drift. squares: sum of the squared residuals. parameters: number of parameters
+    of the model.
     """
 
     begin: int
@@ -667,8 +682,8 @@ def _drift(y: Floats) -> _Drift | None:
 def _best_drift(
     y: Floats, nights: Labels, begins: Sequence[int], ends: Sequence[int]
 ) -> tuple[float, int, int, float, float]:
-    """Return the best of the drifts that begin and end at these positions: the squares that remain, its first and last
-    night, the level before it and its size.
+    """Return the best of the drifts that begin and end at these positions, as a tuple: sum of the squared residuals,
+    first night, last night, level before the drift, size of the drift.
     """
     pairs = [(begin, end) for begin in begins for end in ends if end - begin >= _SHORTEST_DRIFT]
     starts, stops = np.array(pairs)[:, :1], np.array(pairs)[:, 1:]
@@ -684,8 +699,8 @@ def _best_drift(
 
 
 def _range(squares: Floats, count: int) -> tuple[int, int]:
-    """Return the range of positions that contains the true one with a probability of 90 %. squares: that remain if the
-    change is at each position. count: number of nights.
+    """Return the range of positions that contains the true one with a probability of 90 %. squares: sum of the squared
+    residuals if the change is at each position. count: number of nights.
     """
     logs = -count / 2 * np.log(np.maximum(squares, 1e-18) / max(float(squares.min()), 1e-18))
     cumulated = np.cumsum(np.exp(logs)) / np.exp(logs).sum()
@@ -704,8 +719,8 @@ def _dates(y: Floats, places: Labels, at: int) -> tuple[int, int]:
 
 
 def _squares_of_splits(y: Floats) -> Floats:
-    """Return the squares that remain if the nights are split into two levels: before the second night, ..., before the
-    last one.
+    """Return the sum of the squared residuals for each split of the nights into two levels: before the second night,
+    ..., before the last night.
     """
     count = len(y)
     splits = np.arange(1, count)

@@ -52,7 +52,8 @@ class CampaignNoise(NamedTuple):
 
 class WantedDetection(NamedTuple):
     """Goal of a campaign. drop: size of the change, such as 0.05. power: probability of detecting it. error:
-    probability of a regression by chance in as many nights; None: that of `compare`. tolerance: tolerance of `compare`.
+    probability that a regression is reported by chance during the campaign; None for the probability that `compare`
+    allows. tolerance: tolerance of `compare`.
     """
 
     drop: float
@@ -63,9 +64,9 @@ class WantedDetection(NamedTuple):
 
 class Campaign(NamedTuple):
     """Nights that a campaign needs. repeats: runs of each point in a job. before: additional nights before the drop.
-    nights: nights after the drop. error: probability of a regression by chance in as many nights without a drop.
-    excess: amount by which normal deviates must exceed the thresholds of `compare`. It is negative, because the
-    thresholds of the first nights are lower.
+    nights: nights after the drop. error: probability that a regression is reported by chance in the same number of
+    nights without a drop. excess: amount by which normal deviates must exceed the thresholds of `compare`. It is
+    negative, because the thresholds of the first nights are lower.
     """
 
     repeats: int

@@ -245,8 +245,8 @@ def carried_key(key: Key, workload: Any) -> Key:
 
 
 def _carried_key(key: Key, digests: dict[str, str], workloads: dict[str, Any]) -> Key:
-    """Return the key that this version gives a measurement. digests: those of this version by those that were recorded.
-    workloads: by the recorded digests.
+    """Return the key that this version gives a measurement. digests: digest of the settings in this version, by
+    recorded digest. workloads: workload as decoded from JSON, by recorded digest.
     """
     outputs = key.outputs
     if not outputs and _writes_outputs(workloads.get(key.settings)):
@@ -258,7 +258,9 @@ def _carried_key(key: Key, digests: dict[str, str], workloads: dict[str, Any]) -
 
 
 def _writes_outputs(workload: Any) -> bool:
-    """Return what Workload.writes_outputs is for a workload as decoded from JSON. It need not be valid any more."""
+    """Return the value of Workload.writes_outputs for a workload as decoded from JSON. The workload may be invalid in
+    this version.
+    """
     if not isinstance(workload, dict):
         return False
     sides = workload.get("dataset", {}).get("auxiliary_files") or ()
@@ -397,8 +399,8 @@ def _outputs(run: RunOutcome, file_system: str) -> str:
 
 
 def _assumed_outputs(file_system: str) -> str:
-    """Return the file system of the outputs if it was not recorded: that of the dataset, in whose folder they lie. It
-    is unknown for a run without a dataset.
+    """Return the file system of the outputs if it was not recorded. Outputs are in the folder of the dataset, so this
+    is the file system of the dataset. It is unknown for a run without a dataset.
     """
     return "unknown" if file_system == "none" else file_system
 

@@ -73,8 +73,8 @@ def _variance(values: Floats) -> float:
 def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
     """Return the series of these jobs, which are in the order of time. The newest job alone represents its night,
     because it is the job that is judged. reference: index of a job with which others are compared; jobs after it belong
-    to another night even if they ran on the same date. Runs that are far from the others of their job are left out, as
-    long as they are rare in the newest jobs.
+    to another night even if they ran on the same date. Outlying runs of a job are left out if the newest jobs have few
+    of them. Otherwise all runs are used.
     """
     if not outlying_runs.are_far_runs_rare([job.values for job in jobs[-_NEWEST:]]):
         jobs = [job.whole for job in jobs]
@@ -142,8 +142,8 @@ def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> Floats:
 
 
 def _between_jobs(levels: Floats, nights: Sequence[range]) -> float:
-    """Return the excess of the variance of a job over that of a usual night, for nights with several jobs. If most
-    nights have one job, the variation between nights already contains the variation between jobs.
+    """Return the variance to add for a night that one job represents instead of the mean of its jobs. If most nights
+    have one job, the variation between nights already contains the variation between jobs; return 0.
     """
     variances = [float(levels[night.start : night.stop].var(ddof=1)) for night in nights if len(night) > 1]
     if 2 * len(variances) < len(nights):

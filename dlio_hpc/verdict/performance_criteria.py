@@ -372,7 +372,7 @@ def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGro
 
 
 def _efficiency(scales: _Scales, spread: NightSpread, share: float) -> Estimate:
-    """Return the scaling efficiency. spread, share: as _of_difference() returns them."""
+    """Return the scaling efficiency. spread, share: as returned by _of_difference()."""
     value = math.exp(scales.efficiency)
     half = night_intervals.half_width(spread, share) if spread.df > 0 else math.inf
     if math.isinf(half):

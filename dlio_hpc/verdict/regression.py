@@ -222,8 +222,8 @@ class Compared(NamedTuple):
 
 
 def compared(course: Course, reference: int, tolerance: float, among: int = 1) -> Compared:
-    """Compare the newest nights of a series with the level of a reference. reference: index of its night. among: as for
-    weigh().
+    """Compare the newest nights of a series with the level of a reference. reference: index of the night of the
+    reference. among: as for weigh().
     """
     label = _label(course, reference)
     is_changed = label != course.labels[-1]
@@ -375,8 +375,8 @@ def _shift(followed: Followed, reference: int) -> Shift | None:
 
 def _latest(followed: Followed, reference: int, tolerance: float) -> Shift | None:
     """Return the latest change if it is a drop beyond the tolerance that begins shortly before the reference or later.
-    Such a drop may exist without a regression, because the reference may be as bad, or because a better level precedes
-    the drop.
+    Such a drop may exist without a regression, because the level of the reference may be equally low, or because a
+    better level precedes the drop.
     """
     if not followed.changes or followed.changes[-1].until <= reference - _MISDATED:
         return None
@@ -477,7 +477,7 @@ def interval_words(difference: LevelDifference) -> str:
 
 
 def noise_words(noise: float, source: NoiseSource) -> str:
-    """Return a clause about the variation between nights. noise: relative."""
+    """Return a clause about the variation between nights. noise: relative standard deviation."""
     if source == ASSUMED.source:
         return f"nights are assumed to differ by {100 * noise:.1f} %"
     if source == "site":

@@ -36,10 +36,11 @@ class Night(Struct, frozen=True):
 
 class Shift(Struct, frozen=True):
     """A change of level. Jobs are identified by their names. since: first job after a step, or first job of a drift.
-    to: last job of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. earliest,
-    latest: first jobs of the nights between which the change begins with a probability of 90 %. ratio: new level / old
-    level, or old level / new level if a lower value is better, so that a ratio below 1 is worse. certainty: probability
-    that the change is a step or a drift, as `kind` says. a_year: number of such changes that occur by chance in a year.
+    to: last job of a drift; for a step, the same as `since`. ended: time at which the job `since` ended. earliest:
+    first job of the first night of the range in which the change begins with a probability of 90 %. latest: first job
+    of the last night of the range in which the change begins with a probability of 90 %. ratio: new level / old level,
+    or old level / new level if a lower value is better, so that a ratio below 1 is worse. certainty: probability that
+    the change is of this `kind` (step or drift). a_year: number of such changes that occur by chance in a year.
     """
 
     kind: change_detection.Kind
@@ -56,8 +57,8 @@ class Shift(Struct, frozen=True):
 class Trend(Struct, frozen=True):
     """Trend of a series of jobs. nights: a Night for each job, oldest first. dates: number of different nights. levels:
     level of each job according to `shifts`, in the unit of the metric. outliers: names of the jobs that are outliers.
-    weekend: (weekends / weekdays), so that a ratio below 1 is worse; None if no difference is known. It is taken out
-    before changes are detected.
+    weekend: (weekends / weekdays), so that a ratio below 1 is worse; None if no difference is known. This difference is
+    removed before changes are detected.
     """
 
     nights: tuple[Night, ...]
@@ -73,7 +74,9 @@ class Trend(Struct, frozen=True):
 
 
 class Followed(NamedTuple):
-    """A series of jobs that was followed night by night. course: its nights. changes: of level."""
+    """A series of jobs that was followed night by night. trend: the result. series: one value per night. course: the
+    nights and their levels. changes: changes of level.
+    """
 
     trend: Trend
     series: NightSeries

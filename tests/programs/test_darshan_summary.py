@@ -359,7 +359,7 @@ def test_merged_logs_have_one_report(run: Run, tmp_path: Path) -> None:
     done = run("dlio-hpc", "darshan", "--merge", *sorted(APPS.glob("torch_loader*")), "--html", "x.html")
     assert done.code == 0, done.err
     assert done.out.startswith("Good: torch_loader (3 logs): counters and trace are complete.")
-    assert "3 logs, taken as those of the processes of one program" in done.out
+    assert "3 logs, read as the logs of the processes of one program" in done.out
     assert (tmp_path / "x.html").exists()
 
 

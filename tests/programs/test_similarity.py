@@ -428,13 +428,13 @@ def test_all_logs_of_a_program_are_one_profile(run: Run, tmp_path: Path) -> None
     whole = _loaded(tmp_path)
     assert whole.bytes == sum(part.bytes or 0 for part in map(_loaded, tmp_path.glob("*.darshan")))
     assert (whole.files or 0) > max(part.files or 0 for part in parts)
-    assert whole.notes[0] == "3 logs, taken as those of the processes of one program"
+    assert whole.notes[0] == "3 logs, read as the logs of the processes of one program"
     matched = _loaded(f"{tmp_path}/torch*")
     assert (matched.bytes, matched.jumps is not None) == (whole.bytes, True)
     assert similarity.compare(matched, whole).paper.cosine == pytest.approx(1)
     done = run("dlio-hpc", "similarity", ".", "torch_*.darshan")
     assert done.code == 0, done.err
-    assert "Note on B: 3 logs, taken as those of the processes of one program" in done.out
+    assert "Note on B: 3 logs, read as the logs of the processes of one program" in done.out
     rows = run("dlio-hpc", "similarity", "--matrix", ".", LOGS / "mpi4_npz.darshan", "--json").json["rows"]
     assert [row["title"] for row in rows] == [".", str(LOGS / "mpi4_npz.darshan")]
 

@@ -1,4 +1,5 @@
-"""How long ranks are in I/O calls, over all interfaces that a log records: the slowest rank, and any rank.
+"""Time of ranks in I/O calls, over all interfaces that a log records: time of the slowest rank, and time with any rank
+in a call.
 
 MPI-IO and HDF5 make the requests of the interfaces below them. The calls of a file therefore count once: in the
 interface of the file with the longest time. Files without MPI-IO or HDF5 count in each interface, because POSIX does

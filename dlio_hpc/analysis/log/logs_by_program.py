@@ -81,7 +81,7 @@ def merging_notes(jobs: Sequence[LogJob]) -> list[str]:
     """
     if len(jobs) == 1:
         return []
-    note = f"{len(jobs)} logs, taken as those of the processes of one program"
+    note = f"{len(jobs)} logs, read as the logs of the processes of one program"
     numbers = list(dict.fromkeys(str(job.id) for job in jobs))
     names = list(dict.fromkeys(short_name(job.program) for job in jobs if not _HELPER.search(job.program)))
     for kind, values in (("jobs", numbers), ("programs", names)):

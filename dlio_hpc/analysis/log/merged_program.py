@@ -47,8 +47,8 @@ def merge(logs: Sequence[Log]) -> Log:
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
     """Return the rank of each log. All processes that were forked or spawned by one parent get the same rank, even if
-    the parent has no log or the name of the parent's log has no pid. Processes of another program than that which read
-    most are no ranks.
+    the parent has no log or the name of the parent's log has no pid. Only processes of the program that read the most
+    bytes are ranks.
     """
     pids = [logs_by_program.LogHead(log.path, log.job).pid for log in logs]
     forked = [log.job.metadata.get("fork_parent", "") for log in logs]
@@ -100,10 +100,10 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """Return the pid of the process that wrote the log with index `at`. This log has no pid in its file name, and names
-    no parent process. The other logs may name parents. The log must be that of a parent if exactly one of the named
-    parents has no log with its pid, and no other log lacks both a pid and a parent. If so, return the pid of this
-    parent. Otherwise, return None.
+    """Return the pid of the process that wrote the log with index `at`. This log has no pid in its file name and names
+    no parent process, but other logs may name parents. The pid is known under two conditions: exactly one named parent
+    has no log of its own, and no other log lacks both pid and parent. The log then belongs to this parent. Otherwise,
+    return None.
     """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]

@@ -178,8 +178,8 @@ def _effect(group: _Group, noise: _Noise, risk: float) -> PairedEffect:
 
 
 def overall(effects: Sequence[PairedEffect]) -> Sequence[PairedEffect]:
-    """Return the effects on which a verdict is based: the effect over all settings or, if there is none because the
-    settings have different metrics, the effects of all settings.
+    """Return the effects on which a verdict is based. This is the effect over all settings. If the settings have
+    different metrics, there is no such effect; return the effect of each setting.
     """
     return effects[-1:] if effects and not effects[-1].setting else effects
 

@@ -66,9 +66,10 @@ class Ranking(Struct, frozen=True):
 
 
 class RecommendedChange(Struct, frozen=True):
-    """Change of the reference that the effects of parameters recommend. settings: recommended values of the keys that
-    change. ratio: ratio of the metric at the recommended values to the metric at the reference's values. It is a ratio
-    of means over all settings of the other parameters. low, high: 95 % interval of ratio.
+    """Recommended change of the reference's settings, derived from the effects of parameters. settings: recommended
+    values of the keys that change. ratio: ratio of the metric at the recommended values to the metric at the
+    reference's values. It is a ratio of means over all settings of the other parameters. low, high: 95 % interval of
+    ratio.
     """
 
     settings: dict[str, str]
@@ -194,7 +195,7 @@ class _Simulated(NamedTuple):
 
 def _simulated(fitted: Fit, matrix: Floats, solve: Floats, slices: Sequence[slice]) -> _Simulated | None:
     """Simulate measurements with noise only. Return None if the noise is unknown. matrix: matrix that converts effects
-    of levels to values of points. solve: its inverse. slices: the rows of each factor in `solve`.
+    of levels to values of points. solve: inverse of `matrix`. slices: the rows of each factor in `solve`.
     """
     if not fitted.is_noise_known:
         return None

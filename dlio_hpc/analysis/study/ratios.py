@@ -120,8 +120,8 @@ def of_steps(
 
 
 def _with_interval(ratio: float, difference: float, room: float) -> Ratio:
-    """Return a ratio of levels with the interval of the estimates, widened to contain the ratio. difference: of the
-    estimates, in logarithms. room: half of the width of its interval.
+    """Return a ratio of levels with the interval of the estimates, widened to contain the ratio. difference: difference
+    of the logarithms of the estimates. room: half of the width of the interval of the difference.
     """
     return Ratio(ratio, min(ratio, _exp(difference - room)), max(ratio, _exp(difference + room)))
 

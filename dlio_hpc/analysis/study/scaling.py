@@ -21,10 +21,10 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 class ScalingStep(Struct, frozen=True):
     """A point on a scaling curve, compared with the first point of that curve, which has the fewest ranks. speed_up:
-    samples/s of this point, divided by that of the first point. A job counts with the median of its runs, and several
-    jobs with their geometric mean. low, high: 95 % interval of speed_up, simultaneous for all ratios of the part; None
-    for the first point, or if the noise is unknown. ideal: number of ranks of this point, divided by that of the first
-    point. efficiency: speed_up / ideal.
+    samples/s of this point, divided by samples/s of the first point. The value of a job is the median of its runs; the
+    value of several jobs is their geometric mean. low, high: 95 % interval of speed_up, simultaneous for all ratios of
+    the same part of the study; None for the first point, or if the noise is unknown. ideal: number of ranks of this
+    point, divided by that of the first point. efficiency: speed_up / ideal.
     """
 
     point: int

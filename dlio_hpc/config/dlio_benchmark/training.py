@@ -154,7 +154,7 @@ def _passes(source: SourceWorkload, files: int, between: int) -> Iterator[Fact]:
         yield Fact("evaluation.eval_time_stdev", fate, "", "evaluation.time.stdev", time.stdev)
     yield Fact("evaluation.epochs_between_evals", "mapped", "", "evaluation.every_epochs", max(1, between))
     if (after := source["evaluation.eval_after_epoch"]) == between:
-        yield Fact("evaluation.eval_after_epoch", "mapped", "the first pass follows as many epochs")
+        yield Fact("evaluation.eval_after_epoch", "mapped", "the first pass comes after the same number of epochs")
     else:
         text = f"the first pass follows epoch {max(1, between)}, not {after}"
         yield Fact("evaluation.eval_after_epoch", "approximated", text)

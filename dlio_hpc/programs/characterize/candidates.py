@@ -34,8 +34,8 @@ Values = Mapping[str, Any]
 
 
 class PredictedProgram(NamedTuple):
-    """Requests that a program is predicted to make. traits: traits of the requests of each reader. step_bytes: bytes
-    that a rank reads in a step, in the mean.
+    """Requests that a program is predicted to make. traits: traits of the requests of each reader. step_bytes: mean
+    bytes that a rank reads in a step.
     """
 
     traits: list[Traits]

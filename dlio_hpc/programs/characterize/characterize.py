@@ -114,7 +114,7 @@ def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:
             "derived from counters alone, without a trace (DXT): fewer values are known, and with less confidence"
         )
     if buffered > _LITTLE * read:
-        rest = ": values that follow from requests describe the rest" if made.traced else ""
+        rest = "; values derived from requests describe only the traced reads" if made.traced else ""
         notes.append(f"{share} of the dataset were read through STDIO, which is not traced{rest}")
     return [*notes, *_of_own_files(made)]
 

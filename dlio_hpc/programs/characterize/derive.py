@@ -477,8 +477,9 @@ def _geometry(
 
 def _in_lines(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the geometry of a CSV dataset whose lines the log does not show. Each assumed sample is divided into
-    several lines. The result is empty for other datasets. The bytes of a file and of a step stay as they are. pandas
-    takes seconds for a line of 100,000 values, and tables of programs have shorter lines.
+    several lines. The result is empty for other datasets. The bytes of a file and of a step do not change. Lines are
+    short, because pandas takes seconds to parse a line of 100,000 values, and the CSV files of real programs have
+    shorter lines.
     """
     shape = keys.get("dataset.sample.shape")
     if shape is None or shape.confidence not in ("low", "unknown") or shape.value[0] < 2 * _LINE:

@@ -41,7 +41,7 @@ class ReadingTime(NamedTuple):
         return 1 - float(share[burst]) if ahead[burst] > least else 0.0
 
     def after(self, time: float) -> float:
-        """Return the share of the bytes that were read after this time."""
+        """Return the share of the bytes that were read after `time`, in seconds since the program began."""
         return float(self.sizes[self.times > time].sum() / max(self.sizes.sum(), 1.0))
 
 

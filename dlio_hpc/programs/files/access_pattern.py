@@ -166,9 +166,9 @@ def _alike(reads: Reads) -> DerivedValue | None:
 
 
 def sieved(reads: Reads, request: int) -> DerivedValue | None:
-    """Return the sample size if HDF5 read contiguous samples that are smaller than a request, which is then its sieve
-    buffer. Requests start where samples start, so the distances between them are multiples of the size of a sample.
-    Return None if the distances have no such divisor.
+    """Return the sample size if HDF5 read contiguous samples that are smaller than its sieve buffer. request: size in
+    bytes of the requests, which is the size of the sieve buffer. Requests start where samples start, so the distances
+    between requests are multiples of the sample size. Return None if the distances have no suitable common divisor.
     """
     step = 0
     for file in np.unique(reads.file).tolist():

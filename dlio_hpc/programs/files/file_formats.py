@@ -101,8 +101,8 @@ class _Fits(NamedTuple):
 
 
 def _fits(data: Sequence[FileStats], requests: Requests, by_name: DerivedValue | None, ending: str) -> _Fits:
-    """Compare the marks in a log with those of each layout. by_name: format that the names of the files show; None if
-    the marks decide.
+    """Compare the library requests (LibraryMarks) in a log with the predicted ones of each layout. by_name: format that
+    the names of the files show; None if the requests decide.
     """
     size = {file.path: file.size for file in data}
     sizes = np.array([size.get(path, -1) for path in requests.paths], np.int64)
@@ -165,7 +165,7 @@ def _plain(data: Sequence[FileStats], ending: str) -> str:
 
 
 def _by_marks(fits: _Fits, data: Sequence[FileStats], ending: str) -> DerivedValue:
-    """Return the format whose predicted marks agree best with the log."""
+    """Return the format whose predicted library requests (LibraryMarks) agree best with the log."""
     best, other, margin = fits.margin(fits.ranked[0].format)
     compared = _compared(fits.logged, best, other)
     if best.format == "tfrecord" and _is_sharded(data):

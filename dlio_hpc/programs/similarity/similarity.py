@@ -111,8 +111,8 @@ class Yardstick(NamedTuple):
 
 
 class Yardsticks(NamedTuple):
-    """Yardsticks for three measures. paper: cosine over the paper's factors. pattern: pattern similarity.
-    pattern_cosine: cosine over the pattern factors.
+    """Scores of pairs of published profiles by three measures. paper: cosine over the paper's factors. pattern: pattern
+    similarity. pattern_cosine: cosine over the pattern factors.
     """
 
     paper: Yardstick
@@ -187,8 +187,8 @@ def as_seen(made: Matrix) -> Matrix:
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
-    """Compute the yardsticks from the shipped profiles. left_out: factors that are not used, because they are unknown
-    for the programs at hand.
+    """Compute the scores of pairs of the shipped profiles, which other scores are compared with. left_out: factors that
+    are not used, because they are unknown for the compared programs.
     """
     without = set(left_out)
     large, small = (list(map(io_profile.of_reference, reference_profile.load(name))) for name in (_PUBLISHED, _SMALLER))

@@ -70,8 +70,8 @@ class ColumnChunk(NamedTuple):
 
 
 class RowGroup(NamedTuple):
-    """Row group of a file. offset: in the file. first: index in the file of its first sample. samples: their number.
-    chunks: its column chunks. size: its bytes.
+    """Row group of a file. offset: offset in the file. first: index in the file of the first sample. samples: number of
+    samples. chunks: column chunks. size: size in bytes.
     """
 
     offset: int
@@ -166,7 +166,7 @@ class _ColumnMetadata(NamedTuple):
     size: int
 
     def encoded(self, chunk: ColumnChunk, offset: int, samples: int) -> bytes:
-        """Return the metadata of a column chunk. offset: of the chunk in the file."""
+        """Return the metadata of a column chunk. offset: offset of the chunk in the file."""
         pages = [thrift.i64(9, offset + chunk.dictionary)]
         if chunk.dictionary:
             pages.append(thrift.i64(11, offset))
@@ -253,7 +253,7 @@ def _page_head(count: int, size: int, encoding: int) -> bytes:
 
 
 def _dictionary_head(count: int, size: int) -> bytes:
-    """Return the header of a dictionary page. count: number of its values. size: their bytes."""
+    """Return the header of a dictionary page. count: number of values. size: bytes of the values."""
     page = thrift.inner(7, thrift.i32(1, count), thrift.i32(2, _PLAIN))
     return thrift.struct(thrift.i32(1, _DICTIONARY_PAGE), thrift.i32(2, size), thrift.i32(3, size), page)
 

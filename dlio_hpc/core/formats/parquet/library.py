@@ -36,7 +36,9 @@ class _OpenParquet(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """Column that is read. name: its name. first: offset of its part of a sample. dtype, size: its values."""
+    """Column that is read. name: name of the column. first: offset of the column's part of a sample. dtype, size: type
+    and number of the values.
+    """
 
     name: str
     first: int

@@ -61,8 +61,8 @@ class ValuesReader:
     def _add(
         self, reads: ReadRequests, copies: list[_Run], file: int, within: int, which: slice, buffer: Buffer
     ) -> None:
-        """Add the requests for a run of samples. file, within: location of the first of them. which: their positions in
-        the batch.
+        """Add the requests for a run of samples. file, within: location of the first sample. which: positions of the
+        samples in the batch.
         """
         group = self._layout.group(within // self._layout.group_samples)
         samples = which.stop - which.start
@@ -86,7 +86,7 @@ class ValuesReader:
         self._transport.fetch(ReadRequests.single(number, self._layout.footer_at, [memoryview(footer)]), tally)
         tally.move_to_overhead(tally.bytes_read - before)
         if footer != expected:
-            raise damaged(self._paths(number), "its footer is not that of the dataset")
+            raise damaged(self._paths(number), "its footer differs from the generated footer")
         self._checked.add(number)
 
     def close(self) -> None:
