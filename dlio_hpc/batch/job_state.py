@@ -14,14 +14,16 @@ from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.command import Unanswered
-from dlio_hpc.base.errors import DlioError, Unexpected
+from dlio_hpc.base.errors import ConfigError, DlioError, Unexpected
 from dlio_hpc.batch.job_record import Job, host, load, reference, require_host, save, with_state
 from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, JobStatus, Scheduler, State, is_unknown
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
-from dlio_hpc.files import rundir
+from dlio_hpc.files import rundir, safe_folders
 
 # Values that job.sh writes to exit_status in addition to 0 and the exit codes of failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
+# Largest size of the file exit_status in bytes.
+_LONGEST_STATUS = 64
 # Values of exit_status that explain why the job ended: success, or an exit code of dlio-hpc. For other values, such as
 # those of signals, only the batch system knows whether a node failed, memory ran out, or the job was cancelled.
 _SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code}
@@ -418,9 +420,9 @@ def exit_status(directory: Path) -> int | None:
     its node.
     """
     try:
-        return int((directory / rundir.EXIT_STATUS).read_text())
+        return int(safe_folders.content(directory / rundir.EXIT_STATUS, _LONGEST_STATUS))
     except FileNotFoundError:
         kept = rundir.spare_content(directory, rundir.EXIT_STATUS)
-    except (OSError, ValueError):
+    except (OSError, ValueError, ConfigError):
         return None
     return int(kept) if kept is not None and kept.strip().isdigit() else None

@@ -91,11 +91,16 @@ class LiveRun(RunProgress, frozen=True):
 
 def of(job: Path) -> LiveRun | None:
     """Return the current run of a job; None if no rank has written a state."""
-    folders = sorted(job.glob(f"{rundir.RUNS}/*/{rundir.LIVE}"), key=lambda folder: int(folder.parent.name[:2] or 0))
+    folders = sorted(job.glob(f"{rundir.RUNS}/*/{rundir.LIVE}"), key=lambda folder: _number(folder.parent.name))
     for folder in reversed(folders):
         if states := live_state.read(folder):
             return _run(folder.parent.name, _names(job), states)
     return None
+
+
+def _number(name: str) -> int:
+    """Return the number with which the name of a run begins; -1 for a folder that is no run."""
+    return int(name.partition("-")[0]) if name.partition("-")[0].isdecimal() else -1
 
 
 def place(job: Path, name: str) -> str:

@@ -43,6 +43,8 @@ def accept(
     """
     from dlio_hpc.verdict import baseline_candidates
 
+    if archive is not None:
+        judged_jobs.folder(archive, runs)
     jobs = judged_jobs.select([job], archive, runs, console.say).jobs
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
     before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dlio_hpc.base import text_bars
 from dlio_hpc.base.counted_progress import duration
-from dlio_hpc.base.safe_text import in_ascii, printable
+from dlio_hpc.base.safe_text import in_ascii, single_line
 from dlio_hpc.batch import live_runs
 from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.live_runs import LiveRun, RunRates
@@ -53,7 +53,7 @@ class LiveView:
         return self._text(f"{watched.job.job}: {_place(run)}, {', '.join(parts)}")
 
     def _text(self, line: str) -> str:
-        return in_ascii(printable(line)) if self._is_ascii else printable(line)
+        return in_ascii(single_line(line)) if self._is_ascii else single_line(line)
 
     def _block(self, watched: Watched, width: int) -> list[str]:
         """Return the lines of a job: its state, how far its run is, its rates, and what its ranks do."""

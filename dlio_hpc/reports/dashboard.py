@@ -80,9 +80,10 @@ def _severity(row: Standing) -> int:
 
 
 def _state(row: Standing) -> NightState:
-    """Return the state of the newest job of a row."""
+    """Return the state of the newest job of a row. A suite whose criteria cannot be read is not good."""
     assert row.outcome is not None
-    return STATES[row.outcome]
+    state = STATES[row.outcome]
+    return "inconclusive" if state == "good" and row.note else state
 
 
 def _summary(row: Standing) -> str:
@@ -120,10 +121,19 @@ def _banner(rows: Sequence[Standing], last: date | None, facility: Facility) -> 
 def _decisive(ran: Sequence[Standing], is_suite_missed: bool) -> Sequence[Standing]:
     """Return the rows of a night that decide the state of the page: suites, and workloads that have a baseline or are
     slower than before. If there are none, each row decides. A user's trial in a shared archive therefore does not
-    change the state of the facility. is_suite_missed: whether a suite did not run that night.
+    change the state of the facility. A workload whose newest job is its baseline itself decides nothing.
+    is_suite_missed: whether a suite did not run that night.
     """
-    decisive = [row for row in ran if row.kind != "single" or _state(row) == "regression" or row.has_baseline]
+    decisive = [
+        row
+        for row in ran
+        if row.kind != "single" or _state(row) == "regression" or (row.has_baseline and not _is_baseline(row))
+    ]
     return decisive if decisive or is_suite_missed else ran
+
+
+def _is_baseline(row: Standing) -> bool:
+    return row.judgement is not None and all(verdict.is_of_itself for verdict in row.judgement.verdicts)
 
 
 def _is_missed(row: Standing, last: date) -> bool:

@@ -4,10 +4,10 @@ length at a fixed position. Commands that watch the job read these files.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.files import safe_folders
@@ -17,6 +17,9 @@ LINE_BYTES = 512
 _LONGEST_HOST = 64
 _PREFIX = "node-"
 
+# Numbers beyond these limits are of no run: a file of the job's directory may hold anything.
+_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+_Seconds = Annotated[float, Meta(ge=0, le=1e10)]
 Phase = Literal["start", "generate", "steps", "checkpoint", "evaluation", "restore"]
 
 
@@ -29,22 +32,22 @@ class RankState(Struct, frozen=True, omit_defaults=True):
     epoch has ended, or if there is no counter for these bytes.
     """
 
-    rank: int
+    rank: _Count
     host: str
-    time: float
+    time: _Seconds
     phase: Phase
-    done: int
-    total: int
+    done: _Count
+    total: _Count
     unit: str
-    epoch: int = 0
-    epochs: int = 0
-    elapsed_s: float = 0.0
-    bytes: int = 0
-    wait_s: float = 0.0
-    compute_s: float = 0.0
-    sync_s: float = 0.0
-    arrived: int | None = None
-    asked: int = 0
+    epoch: _Count = 0
+    epochs: _Count = 0
+    elapsed_s: _Seconds = 0.0
+    bytes: _Count = 0
+    wait_s: _Seconds = 0.0
+    compute_s: _Seconds = 0.0
+    sync_s: _Seconds = 0.0
+    arrived: _Count | None = None
+    asked: _Count = 0
 
 
 def line(state: RankState) -> bytes:
@@ -73,6 +76,8 @@ def _states(path: Path) -> Iterator[RankState]:
         return
     for text in content.splitlines():
         try:
-            yield msgspec.json.decode(text.strip(b" \0"), type=RankState)
+            state = msgspec.json.decode(text.strip(b" \0"), type=RankState)
         except msgspec.DecodeError:
             continue
+        if state.done <= state.total and (state.host + state.unit).isprintable():
+            yield state

@@ -60,11 +60,14 @@ def nothing(entry: Entry) -> str:
 
 
 def objections(
-    entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry], judging: Judging | None = None
-) -> list[list[str]]:
+    entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry], judging: Judging | None = None,
+    nights: Sequence[Entry] = (),
+) -> list[list[str]]:  # fmt: skip
     """Return the objections to each candidate, one per line. entry: the job that the user named. past: the history.
-    judging: settings of the verdict of the job's suite; None if the job belongs to no suite.
+    judging: settings of the verdict of the job's suite; None if the job belongs to no suite. nights: the earlier nights
+    of its study.
     """
+    failed = _failed_criteria([*nights, entry], judging, past)
     known = together(past)
     earlier = {
         job.job: [night for night in known if night.study != job.study and night.ended <= job.ended]
@@ -74,7 +77,7 @@ def objections(
     return [
         _faults(entry, candidate)
         or [
-            *_failed_criteria(candidate, judging, past),
+            *(text for key, text in failed if key in (None, candidate.group.key)),
             *_brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job]),
         ]
         for candidate in candidates
@@ -94,21 +97,26 @@ def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
     return lines
 
 
-def _failed_criteria(candidate: BaselineCandidate, judging: Judging | None, past: Sequence[Entry]) -> list[str]:
-    """Return an objection for each criterion of its suite that the measurement of a candidate fails. If the criteria
-    cannot be read, return an objection that says so. past: the history.
+def _failed_criteria(
+    nights: Sequence[Entry], judging: Judging | None, past: Sequence[Entry]
+) -> list[tuple[Key | None, str]]:
+    """Return an objection for each criterion of its suite that a study fails, with the measurement key that it is
+    about; None for all keys. If the criteria cannot be read, return an objection that says so. nights: the study. past:
+    the history.
     """
     if judging is None or judging.criteria is None:
         return []
-    title, job = candidate.group.key.title, candidate.job
     try:
         criteria = criteria_file.load(judging.criteria)
     except DlioError as fault:
-        return [f"it is unknown whether {title} meets the criteria of its suite: {fault}"]
-    labels = {group.label for group in acceptance.grouped([job]) if group.key == candidate.group.key}
-    judged = acceptance.judge(criteria, [job], prior=acceptance.prior_of(past, [job]))
-    failed = [check for check in judged.checks if check.group in labels and check.outcome == "fail"]
-    return [f"{title} fails the criterion {check.title}: {check.text}" for check in failed]
+        return [(None, f"it is unknown whether it meets the criteria of its suite: {fault}")]
+    keys = {group.label: group.key for group in acceptance.grouped(nights)}
+    judged = acceptance.judge(criteria, nights, prior=acceptance.prior_of(past, nights))
+    failed = [(keys.get(check.group), check) for check in judged.checks if check.outcome == "fail"]
+    return [
+        (key, f"{'it' if key is None else key.title} fails the criterion {check.title}: {check.text}")
+        for key, check in failed
+    ]
 
 
 def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: NightPrior) -> list[str]:

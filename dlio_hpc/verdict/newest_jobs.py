@@ -3,7 +3,7 @@ judged as by `dlio-hpc report`, other jobs as by `dlio-hpc compare`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -23,6 +23,10 @@ from dlio_hpc.verdict.suite import SuiteVerdict
 # single: jobs of a workload that belong to no suite or study. unknown: jobs of a suite or a study whose archives cannot
 # be read.
 Kind = Literal["suite", "study", "single", "unknown"]
+
+
+# Maximum number of studies among which a suite of the same name is searched.
+_EARLIER = 100
 
 
 class Standing(NamedTuple):
@@ -81,8 +85,28 @@ def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[
         row = Standing(label, site, "single", ordered, members, None, None)
         keys = {run.key for run in ordered[-1].measurements}
         row = row._replace(has_baseline=any(baseline.group.key in keys for baseline in active))
-        rows.append(_judged(row, folder, history, active))
+        judged = _judged(row, folder, history, active)
+        rows.append(judged)
+        if judged.kind == "study":
+            rows += _suite_before(judged, of_study, folder, history, active)
     return rows
+
+
+def _suite_before(
+    row: Standing, of_study: Mapping[str, Sequence[Entry]], folder: Path, history: Sequence[Entry],
+    active: Sequence[Accepted],
+) -> list[Standing]:  # fmt: skip
+    """Return the standing of the suite that has the name of a study, from the jobs before this study. A user's study
+    must not hide the suite of the facility. Return an empty list if there is no such suite.
+    """
+    studies = list(dict.fromkeys(job.study for job in reversed(row.jobs)))[1 : 1 + _EARLIER]
+    for study in studies:
+        last = max(place for place, job in enumerate(row.jobs) if job.study == study)
+        members = tuple(entry.job for entry in of_study[study])
+        earlier = row._replace(kind="single", jobs=row.jobs[: last + 1], members=members)
+        if (judged := _judged(earlier, folder, history, active)).kind == "suite":
+            return [judged]
+    return []
 
 
 def _configuration(entry: Entry) -> str:

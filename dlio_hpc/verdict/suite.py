@@ -81,7 +81,9 @@ def judge(
     baselines, of the acceptance test, and of the comparison of file systems. active: the active baselines.
     """
     known = [baseline.group.key for baseline in active]
+    lost = _unmeasured(study, judgement, active)
     codes = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
+    codes |= {OUTCOMES["incomplete"].exit_code} if lost else set()
     outcome = worst(map(of_exit_code, codes)) or "pass"
     code = OUTCOMES[outcome].exit_code
     is_drop = (study.is_ab and 1 in _sides(study, effects)) or any(
@@ -89,7 +91,6 @@ def judge(
     )
     if code in (0, 1):
         outcome = "pass" if code == 0 else "regression" if is_drop else "fail"
-    lost = _unmeasured(study, judgement, active)
     details = "; ".join(filter(None, [*_details(judgement, accepted, effects, known), lost]))
     summary = f"{workload_of(study.study)} on {study.site.name}: {label(outcome)}; {details}"
     return SuiteVerdict(summary, outcome, code, judgement, accepted, effects)
@@ -121,15 +122,17 @@ def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
 
 
 def _unmeasured(study: Study, judgement: Judgement, active: Sequence[Accepted]) -> str:
-    """Return a clause on the baselines of this suite that have no measurement to be compared with, or ""."""
-    measured = {verdict.key for verdict in judgement.verdicts}
+    """Return a clause on the baselines of this suite whose workload and point were not measured, or ""."""
+    measured = {(verdict.key.workload, verdict.title) for verdict in judgement.verdicts if verdict.key is not None}
     own = (workload_of(study.study), study.site.name)
     lost = [
         baseline.group.key.title
         for baseline in active
-        if (workload_of(baseline.group.study), baseline.group.key.site) == own and baseline.group.key not in measured
+        if (workload_of(baseline.group.study), baseline.group.key.site) == own
+        and (baseline.group.key.workload, baseline.group.title) not in measured
     ]
-    return f"not measured although it has a baseline: {', '.join(lost)}" if lost else ""
+    advice = "retire a baseline that is no longer measured"
+    return f"not measured although it has a baseline: {', '.join(lost)}; {advice}" if lost else ""
 
 
 def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:

@@ -101,3 +101,8 @@ def test_a_job_ended_when_its_script_did_and_not_when_somebody_looked(tmp_path: 
         os.utime(status, (units.timestamp(moment),) * 2)
         (look,) = job_state.refresh_all([folder])
         assert abs(units.timestamp(look.job.states[-1].time) - time.time()) < 60, "another clock is not believed"
+
+
+def test_a_pipe_in_place_of_the_exit_status_does_not_stop_the_command(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / rundir.EXIT_STATUS)
+    assert job_state.exit_status(tmp_path) is None

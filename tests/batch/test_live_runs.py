@@ -251,3 +251,18 @@ def test_a_job_is_shown_while_it_runs(run: Run, tmp_path: Path) -> None:
     again = run("dlio-hpc", "top")
     assert (again.code, again.out) == (0, "")
     assert "no job of dlio-runs waits or runs" in again.err
+
+
+@pytest.mark.parametrize("content", [
+    '{"rank": 0, "host": "n1", "time": 1e300, "phase": "steps", "done": 1, "total": 2, "unit": "steps"}',
+    '{"rank": 0, "host": "n1", "time": 1, "phase": "steps", "done": 1000000000000000, "total": 1, "unit": "steps"}',
+    '{"rank": 0, "host": "n1", "time": 1, "phase": "steps", "done": -1, "total": 1, "unit": "steps"}',
+    '{"rank": 0, "host": "n1\\nGood: all", "time": 1, "phase": "steps", "done": 1, "total": 2, "unit": "steps"}',
+    '{"rank": 0, "host": "n1", "time": 1, "phase": "steps", "done": 1, "total": 2, "unit": "steps\\nGood: "}',
+])  # fmt: skip
+def test_a_state_that_no_rank_wrote_is_left_out(tmp_path: Path, content: str) -> None:
+    for name in ("old-01", "00-generate", "x"):
+        folder = tmp_path / "runs" / name / "live"
+        folder.mkdir(parents=True)
+        (folder / "node-0").write_text(content + "\n")
+    assert live_runs.of(tmp_path) is None

@@ -114,6 +114,18 @@ def test_a_trial_beside_the_suites_does_not_change_the_state(tmp_path: Path) -> 
     assert _page(archives).banner.state == "not measured", "the facility watches it: it has a baseline"
 
 
+def test_a_study_with_the_name_of_a_suite_does_not_hide_it(archives: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "archive"
+    facilities.suite(kept, "nightly", LAST - 1, [90.0, 200.0])
+    name, points = "nightly-20261123-020000-0000ff", studies.asked("demo", "reader.batch_size=4,8")
+    made = studies.make(tmp_path, points, repeat=3, name=name, archive=kept)
+    studies.write(made, lambda point, repeat: 100.0)
+    facilities.archived(tmp_path / f"{made.study}-1", kept, LAST)
+    history.take_in(kept)
+    rows = newest_jobs.of(kept, *[history.entries(kept)] * 2)
+    assert sorted(row.kind for row in rows) == ["study", "suite"]
+
+
 def test_gaps_are_shown_and_said(archives: Path) -> None:
     lines = _cards(_page(archives))["nightly on local"].lines
     assert lines[0].nights == "30 nights to 2026-11-23; no run on 11-03, 11-12, 11-21 and 1 more"

@@ -161,7 +161,7 @@ def test_a_night_that_fails_the_criteria_of_its_suite_needs_force(tmp_path: Path
     assert forced.warnings[0].startswith(f"{TITLE} fails the criterion repeatability")
     (good,) = baselines.accept(tmp_path, quiet, "second", judging=judging)
     assert good.warnings == ()
-    with pytest.raises(ConfigError, match=r"it is unknown whether .* meets the criteria of its suite"):
+    with pytest.raises(ConfigError, match="it is unknown whether it meets the criteria of its suite"):
         baselines.accept(tmp_path, quiet, "third", judging=Judging(criteria=str(tmp_path / "gone.yaml")))
 
 

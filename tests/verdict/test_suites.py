@@ -154,8 +154,8 @@ def test_a_suite_names_what_it_no_longer_measures(tmp_path: Path) -> None:
     lost = _baseline(site="local", nodes=7)
     lost = replace(lost, group=replace(lost.group, study=made.study))
     outcome = suite.judge(made, _judged(("pass", 1.0)), _accepted(), (), [lost])
-    assert outcome.exit_code == 0
-    assert outcome.summary.endswith(f"; not measured although it has a baseline: {lost.group.key.title}")
+    assert (outcome.exit_code, outcome.outcome) == (7, "incomplete")
+    assert f"; not measured although it has a baseline: {lost.group.key.title}; retire" in outcome.summary
 
 
 def test_sides_with_different_metrics_are_all_judged(tmp_path: Path) -> None:
