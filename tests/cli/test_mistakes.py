@@ -986,9 +986,42 @@ LINES = (
     Mistake("time of a sample", DEMO + "-S reader.preprocess_time=20", ("which is 20 s; give the unit",)),
 )  # fmt: skip
 
+SET = "data/npz-1/dlio-dataset.json"
+# A folder of another kind than the option takes. Nothing is written or removed.
+FOLDERS = (
+    Mistake("jobs in place of archives", "dlio-hpc history --rebuild --archive dlio-runs",
+            ("dlio-runs is a folder of jobs; give the folder of archives with --archive: dlio-runs/archive",)),
+    Mistake("site of a folder of jobs", "dlio-hpc site-report site --archive dlio-runs",
+            ("dlio-runs is a folder of jobs", "--archive: dlio-runs/archive")),
+    Mistake("datasets in place of archives", "dlio-hpc history --archive data",
+            ("data is a folder of datasets", "--archive: dlio-runs/archive"), {SET: "{}"}),
+    Mistake("prune of a folder of jobs", "dlio-hpc archive prune dlio-runs --keep 1d",
+            ("dlio-runs is a folder of jobs; give the folder of archives: dlio-runs/archive",)),
+    Mistake("clean of datasets", "dlio-hpc clean -o data",
+            ("data is a folder of datasets; give the folder of jobs with --runs: dlio-runs",), {SET: "{}"}),
+    Mistake("clean of a job", "dlio-hpc clean -o dlio-runs/done", ("dlio-runs/done is a job", "--runs: dlio-runs")),
+    Mistake("removal of the folder of datasets", "dlio-hpc datasets remove data",
+            ("data is a folder of datasets; give a dataset in it, such as data/npz-1", "datasets list -d data"),
+            {SET: "{}"}),
+    Mistake("datasets of a folder of jobs", "dlio-hpc datasets list -d dlio-runs",
+            ("dlio-runs is a folder of jobs; give the folder of datasets with --data",)),
+    Mistake("dataset as a data folder", DEMO + "-d data/npz-1",
+            ("--data data/npz-1 is a dataset; give the folder of datasets: ", "/data"), {SET: "{}"}),
+    Mistake("folder in a dataset", DEMO + "-d data/npz-1/new", ("--data data/npz-1/new is in the dataset", "/data"),
+            {SET: "{}"}),
+    Mistake("jobs in a dataset", DEMO + "-o data/npz-1",
+            ("--runs data/npz-1 is a dataset; give a folder outside of it, such as ", "/dlio-runs"), {SET: "{}"}),
+    Mistake("jobs in a job", DEMO + "-o dlio-runs/done", ("is a job; give the folder of jobs: ", "/dlio-runs")),
+    Mistake("data in a folder of jobs", DEMO + "-d dlio-runs",
+            ("--data dlio-runs is a folder of jobs; give a folder outside of it, such as ", "/dlio-data")),
+    Mistake("data in a job", DEMO + "-d dlio-runs/done", ("is a job; give a folder outside of it", "/dlio-data")),
+    Mistake("half of a pair in a dataset", DEMO + "--ab data/npz-1 data", ("--ab data/npz-1 is a dataset",),
+            {SET: "{}"}),
+)  # fmt: skip
+
 TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
-    "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
+    "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES, "folders": FOLDERS,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")
