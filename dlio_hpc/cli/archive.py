@@ -81,7 +81,7 @@ def extract(archives: tuple[Path, ...], to: Path, as_json: bool) -> int:
     return code
 
 
-_FOLDER = argument("folder", type=PATH, metavar="DIR")
+_FOLDER = argument("folder", type=FOLDER, metavar="DIR")
 
 
 @archive.command()

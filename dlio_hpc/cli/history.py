@@ -13,7 +13,7 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options
+from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options, written
 from dlio_hpc.cli.verbs import PAGER, SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
@@ -201,7 +201,10 @@ def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) ->
     if str(path) == "-":
         click.echo(text, nl=False)
         return
-    atomic_file.write(path, text)
+    if not (folder := path.parent).is_dir():
+        raise ConfigError(f"{path}: the folder {folder} does not exist; create it (mkdir -p), or give another file")
+    with written(path, is_marked=True):
+        atomic_file.write(path, text)
     console.say(f"wrote {path}")
 
 

@@ -8,7 +8,7 @@ import click
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import FOLDER, JSON, PATH, SETTINGS, argument, option, parsed
 from dlio_hpc.documents.files import MlperfReportDocument
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
@@ -23,7 +23,7 @@ def _folder_name(text: str) -> str:
 
 
 @click.command("mlperf-report", context_settings=SETTINGS)
-@argument("directory", type=PATH, metavar="DIR")
+@argument("directory", type=FOLDER, metavar="DIR")
 @argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
 @option("--edition", type=click.Choice(get_args(EditionName)), required=True, help="Edition of MLPerf Storage.")
 @option("--division", type=click.Choice(get_args(Division)), required=True, help="Division, which is a folder.")

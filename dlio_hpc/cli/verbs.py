@@ -2,6 +2,7 @@
 
 import importlib
 import keyword
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +35,15 @@ class PathType(click.Path):
         return super().convert(value, param, ctx)
 
 
+class FolderType(PathType):
+    """Type of options and arguments that name a folder, which may not exist yet."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if os.path.isfile(value):
+            self.fail(f"{value} is a file; give a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class _Choice(click.Choice):  # type: ignore[type-arg]
     """Type of options with a few possible values. It suggests the nearest value for an unknown one."""
 
@@ -61,7 +71,7 @@ class _Count(click.IntRange):
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = PathType(path_type=Path, readable=False)
 # A folder that may not exist yet.
-FOLDER = PathType(path_type=Path, readable=False, file_okay=False)
+FOLDER = FolderType(path_type=Path, readable=False)
 # Key of click's Context.meta: if it is set, files defaults.yaml are ignored.
 WITHOUT_FILES = "dlio_hpc.without_files"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

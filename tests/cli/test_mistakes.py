@@ -7,6 +7,7 @@ message is not good enough, the program changes, and not the row. A new key or o
 import re
 import shlex
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,7 +24,7 @@ Files = Mapping[str, str | bytes]
 
 
 class Mistake(NamedTuple):
-    """A command and what it must say. says: parts of the output. files: contents by name, in the folder of the command.
+    """A command, after environment variables, and what it must say. says: parts of the output. files: contents by name, in the folder of the command.
     code: exit code, as in docs/reference/exit-codes.md.
     """
 
@@ -927,7 +928,7 @@ WITHOUT_EFFECT = (
             {"s.yaml": STUDY + "    laptop: {sweep: {reader.prefetch: [1, 2]}}\n"}),
     Mistake("page in place of a folder", "dlio-hpc history --html .", ("cannot write .: Is a directory",)),
     Mistake("archive to a file", "dlio-hpc archive extract x.tar.zst --to w.yaml",
-            ("Directory 'w.yaml' is a file",), _w(W)),
+            ("w.yaml is a file; give a folder",), _w(W)),
     Mistake("model and files", DEMO + "-S checkpoint.model=llama3_8b -S checkpoint.files=[10]",
             ("model replaces files and model_bytes: set them to null, or model",)),
     Mistake("range of nothing", "dlio-hpc history --nodes many", ("found 'many'; use a whole number",)),
@@ -1018,10 +1019,119 @@ FOLDERS = (
     Mistake("half of a pair in a dataset", DEMO + "--ab data/npz-1 data", ("--ab data/npz-1 is a dataset",),
             {SET: "{}"}),
 )  # fmt: skip
+IMPORTED = {"u.yaml": "model: {name: unet3d}\nframework: pytorch\ndataset: {format: npz, num_files_train: 8}\n"}
+# Outputs in place of inputs, folders in place of files, and the reverse.
+TARGETS = (
+    Mistake("picture as the folder of pictures", "dlio-hpc report done --figures out.png",
+            ("out.png is the name of a file; give a folder for the pictures, such as out",)),
+    Mistake("file as the folder of pictures", "dlio-hpc report done --figures w.yaml",
+            ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("trace as a picture", "dlio-hpc report done --perfetto trace.svg",
+            ("trace.svg does not end in .json or .json.gz",)),
+    Mistake("folder as a page", "dlio-hpc report done --html .",
+            ("cannot write .: Is a directory; give the name of a file",)),
+    Mistake("folder as a workload", "dlio-hpc characterize rec -o dlio-runs",
+            ("cannot write dlio-runs: Is a directory; give the name of a file",), REC),
+    Mistake("file as a prefix", "dlio-hpc install-site w.yaml", ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("file above a prefix", "dlio-hpc install-site w.yaml/sw", ("w.yaml is a file; give a folder in its place",),
+            _w(W)),
+    Mistake("file as a data folder", DEMO + "-d w.yaml", ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("archive to prune", "dlio-hpc archive prune w.yaml --keep 1d", ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("file of a folder that does not exist", "dlio-hpc history --openmetrics nowhere/dlio.prom",
+            ("the folder nowhere does not exist; create it (mkdir -p)",)),
+    Mistake("import into its source", "dlio-hpc import u.yaml -o ./u.yaml",
+            ("--output u.yaml is the file that is read, which is not written over; give another file",), IMPORTED),
+    Mistake("page in place of criteria", "dlio-hpc accept done --criteria c.yaml --html c.yaml",
+            ("--html c.yaml is the file that is read",), _criteria("min_au: 1%")),
+    Mistake("page over notes", "dlio-hpc history --html notes.html",
+            ("note: replaced notes.html, which was not written by dlio-hpc",), {"notes.html": "mine"}, 0),
+    Mistake("name of a variable", "dlio-hpc install-site sw --env dlio-site=mycluster",
+            ("'dlio-site' cannot be the name of a variable", "'_', such as dlio_site")),
+)  # fmt: skip
+# Environment variables that set options.
+VARIABLES = (
+    Mistake("variable misspelt", f"DLIO_HPC_ACOUNT=proj {DEMO}",
+            ("note: the environment variable DLIO_HPC_ACOUNT has no effect", "did you mean 'DLIO_HPC_ACCOUNT'?"), code=0),
+    Mistake("variable of nothing", "DLIO_HPC_COLOUR=never dlio-hpc check demo -s local --no-launch",
+            ("DLIO_HPC_COLOUR has no effect, because no option has this name; dlio-hpc VERB --help",), code=0),
+    Mistake("number in words", f"DLIO_HPC_NODES=two {DEMO}",
+            ("Invalid value for the environment variable DLIO_HPC_NODES: found text 'two'; use whole numbers",)),
+    Mistake("flag in words", f"DLIO_HPC_QUIET=perhaps {DEMO}",
+            ("the environment variable DLIO_HPC_QUIET: found 'perhaps'; use true or false",)),
+    Mistake("folder of jobs that does not exist", "DLIO_HPC_RUNS=/nowhere/runs dlio-hpc wait done",
+            ("in /nowhere/runs, which does not exist",
+             "(/nowhere/runs is from the environment variable DLIO_HPC_RUNS)")),
+    Mistake("site misspelt in a variable", "DLIO_HPC_SITE=perlmuter dlio-submit demo --dry-run",
+            ("no site 'perlmuter'", "(perlmuter is from the environment variable DLIO_HPC_SITE)")),
+    Mistake("file as a folder in a variable", f"DLIO_HPC_DATA=w.yaml {DEMO}",
+            ("the environment variable DLIO_HPC_DATA: w.yaml is a file; give a folder",), _w(W)),
+    Mistake("folder of jobs that is given", "dlio-hpc wait done -o nowhere", ("in nowhere, which does not exist; name",)),
+)  # fmt: skip
+# Options of another verb, and values of another option.
+OF_OTHER_VERBS = (
+    Mistake("filter of the history", "dlio-hpc status --state failed",
+            ("No such option '--state'; it is an option of history",)),
+    Mistake("day of a site", "dlio-hpc site-report site --since 2026-11-01",
+            ("No such option '--since'; it is an option of history",)),
+    Mistake("option of a verb in a group", "dlio-hpc history --sign key", ("it is an option of baseline accept",)),
+    Mistake("interval of watch", "dlio-hpc top -d 2", ("No such option '-d': give the time", "with --every")),
+    Mistake("interval with a unit", "dlio-hpc top --every 0s", ("'--every': found '0s'; use a time above 0, such as 5s",)),
+    Mistake("limit of a wait", "dlio-hpc wait done --timeout 10m", ("timeout 10m dlio-hpc wait JOB",)),
+    Mistake("keys of a workload", "dlio-hpc workloads demo --keys", ("dlio-hpc schema workload --text lists the keys",)),
+    Mistake("key of a schema", "dlio-hpc schema workload reader.read_threads", ("grep -A3 KEY",)),
+    Mistake("days as a number of jobs", "dlio-hpc history --last 30d",
+            ("found '30d'; use a whole number of at least 1; --last counts jobs; for days, use --since DAY",)),
+    Mistake("day after the end of a month", "dlio-hpc history --since 2026-11-31",
+            ("use a day such as 2026-11-30", "2026-11 has 30 days")),
+    Mistake("verb of a document misspelt", "dlio-hpc schema --json-of darshen", ("did you mean 'darshan'?",)),
+    Mistake("table to a file", "dlio-hpc history --csv out.csv",
+            ("--csv takes no file", "dlio-hpc history --csv > out.csv"), {"out.csv": "keep"}),
+    Mistake("document to a file", "dlio-hpc report done --json out.json",
+            ("dlio-hpc report done --json > out.json",)),
+    Mistake("directory after the jobs",
+            "dlio-hpc mlperf-report done results --edition v3 --division closed --submitter anl --system lustre",
+            ("done is a job", "dlio-hpc mlperf-report results done")),
+    Mistake("job to resume", "dlio-submit --resume done -s local --dry-run", ("done is a job and not a study",)),
+    Mistake("workload and job to resume", "dlio-submit demo --resume done", ("done is a job and not a study",)),
+    Mistake("no patience", "dlio-hpc check demo -s local --patience 0", ("'--patience': found '0'; use a time above 0",)),
+    Mistake("wait for a job that failed", "dlio-submit demo -s local --after broken --dry-run",
+            ("--after", "ended as failed; no job can depend on it")),
+)  # fmt: skip
+# Failures of the system, and files whose kind is known.
+SYSTEM = (
+    Mistake("program misspelt", "dlio-hpc record -o r -- pyhton train.py",
+            ("cannot run pyhton: it is not in PATH; did you mean 'python", )),
+    Mistake("command line in quotes", "dlio-hpc record -o r 'python3 train.py'",
+            ("leave out the quotes: dlio-hpc record -- python3 train.py",)),
+    Mistake("notebook", "dlio-hpc record -o r -- ./train.ipynb",
+            ("train.ipynb is a notebook", "jupyter nbconvert"), {"train.ipynb": "{}"}),
+    Mistake("certificate as a key", "dlio-hpc baseline accept done --message ok --force --sign cert.pem",
+            ("--sign cert.pem: the file is a certificate (PEM) and not an SSH key", "~/.ssh/id_ed25519"),
+            {"cert.pem": "-----BEGIN CERTIFICATE-----\n"}),
+    Mistake("compressed log", "dlio-hpc darshan a.darshan", ("a.darshan is compressed with gzip; decompress it: gunzip",),
+            {"a.darshan": b"\x1f\x8b\x08\x00aaaaaaaaaaaaaaaa"}, 3),
+    Mistake("text of a log", "dlio-hpc darshan a.darshan",
+            ("a.darshan is the output of darshan-parser; give the log itself",),
+            {"a.darshan": "# darshan log version: 3.41\n# compression method: ZLIB\n"}, 3),
+    Mistake("import of a shipped workload", "dlio-hpc import cosmoflow",
+            ("cosmoflow is a workload of dlio-hpc; run it: dlio-submit cosmoflow", "dlio:cosmoflow")),
+    Mistake("criteria as a list", "dlio-hpc accept done --criteria c.yaml",
+            ("criteria: found the list", "use a mapping, such as {busy: {min_au: 90%}}"),
+            {"c.yaml": "name: c\ncriteria:\n- {min_au: 90%}\n"}),
+    Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; twice: a",),
+            _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4, "
+               "columns: [{name: a, dtype: int8}, {name: a, dtype: int8}]}\n")),
+    Mistake("range in a study", "dlio-submit --study s.yaml -s local --dry-run",
+            ("s.yaml, line 5: parts.a.sweep.reader.read_threads: the range 1..4*1 never ends",),
+            {"s.yaml": STUDY.replace("[1, 2]", "1..4*1")}),
+    Mistake("folder that check would create", "dlio-hpc check demo -s local -d nowhere --no-launch",
+            ("note   folders", "nowhere does not exist"), code=0),
+)  # fmt: skip
 
 TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
-    "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES, "folders": FOLDERS,
+    "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
+    "folders": FOLDERS, "targets": TARGETS, "variables": VARIABLES, "verbs": OF_OTHER_VERBS, "system": SYSTEM,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")
@@ -1056,7 +1166,10 @@ def test_the_message_says_what_would_do(mistake: Mistake, place: Path, tmp_path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    done = runner(tmp_path)(*shlex.split(mistake.command))  # a traceback fails the test
+    words = shlex.split(mistake.command)
+    variables = [word for word in takewhile(lambda word: not word.startswith("dlio-"), words)]
+    environment = dict(text.split("=", 1) for text in variables)
+    done = runner(tmp_path)(*words[len(variables) :], **environment)  # a traceback fails the test
     text = f"{done.err}\n{done.out}"
     assert done.code == mistake.code, text
     for part in mistake.says:
