@@ -1,5 +1,7 @@
 """dlio-hpc history: list earlier jobs."""
 
+import calendar
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +39,10 @@ def _day(text: str) -> str:
     try:
         datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as fault:
+        if (month := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])-\d\d", text)) is not None and month[1] != "0000":
+            days = calendar.monthrange(int(month[1]), int(month[2]))[1]
+            name = text[:7]
+            raise ValueError(f"found {text!r}; use a day such as {name}-{days}: {name} has {days} days") from fault
         raise ValueError(f"found {text!r}; use a day such as 2026-11-21, or a time such as 2026-11-21T14:00") from fault
     return text.replace(" ", "T")
 
@@ -120,9 +126,10 @@ def history(
         sys.stdout.buffer.write(histories.export(folder))
         return 0
     entries = histories.entries(folder, Where(pattern, **wanted))
-    _print_data(_newest(entries, last), outputs)
     if not entries:
         _say_empty(pattern, wanted, folder, outputs)
+    _print_data(_newest(entries, last), outputs)
+    if not entries:
         return 0
     for name, path in monitored.items():
         _monitor(name, path, entries, folder)

@@ -12,7 +12,7 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import OUTPUT_OR_FOLDER, refuse_inputs, written
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
-from dlio_hpc.config import workload
+from dlio_hpc.config import shipped, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.dlio_benchmark.source import is_override
 from dlio_hpc.dataset import checkpoint_files
@@ -50,6 +50,11 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
     if Path(names[0]).is_dir():
         return _import_folder(Path(names[0]), overrides, output, as_json)
     is_known = workload_files.is_name(names[0])
+    if not is_known and names[0] in shipped.names(shipped.WORKLOADS) and not Path(names[0]).exists():
+        raise ConfigError(
+            f"{names[0]} is a workload of dlio-hpc; run it: dlio-submit {names[0]}. One of dlio_benchmark is given as "
+            f"dlio:{names[0]}"
+        )
     imported = _imported(workload_files.find(names[0]) if is_known else Path(names[0]), overrides)
     for line in imported.lines:
         console.say(line)

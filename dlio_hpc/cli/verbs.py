@@ -44,7 +44,7 @@ class FolderType(PathType):
         return super().convert(value, param, ctx)
 
 
-class _Choice(click.Choice):  # type: ignore[type-arg]
+class Choice(click.Choice):  # type: ignore[type-arg]
     """Type of options with a few possible values. It suggests the nearest value for an unknown one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -175,7 +175,7 @@ def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of an option or argument. Its type suggests valid values in error messages."""
     kind = settings.get("type")
     if isinstance(kind, click.Choice):
-        return settings | {"type": _Choice(kind.choices)}
+        return settings | {"type": Choice(kind.choices)}
     if isinstance(kind, click.IntRange):
         return settings | {"type": _Count(kind.min, kind.max)}
     return settings | {"type": _Count()} if kind is int else settings
@@ -202,6 +202,14 @@ def part(text: str) -> float:
         percent = f"; {text} percent is {text}%" if share >= 1 and "%" not in text else ""
         raise ValueError(f"found {text!r}; expected more than 0 and less than 100 %{percent}")
     return share
+
+
+def duration(text: str) -> float:
+    """Parse a duration above 0, such as 5s, in seconds. Raise ValueError for other values."""
+    seconds = units.seconds(text)
+    if seconds <= 0:
+        raise ValueError(f"found {text!r}; use a time above 0, such as 5s")
+    return float(seconds)
 
 
 # Option of every verb whose result has a JSON document; see json_documents.

@@ -101,7 +101,7 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
         repeat, warmup, name = _PAIRS if folders else 1, 0, parts[0].workload.name
     else:
         file = study_file.load(str(path))
-        parts = _parts(file, options, machine, of_workload, folders)
+        parts = _parts(file, path, options, machine, of_workload, folders)
         keys = {override.partition("=")[0] for override in of_workload}
         warmup_set = {key: value for key, value in file.warmup_set.items() if key not in keys}
         about = study.About(file.description, file.verdict, warmup_set)
@@ -202,7 +202,7 @@ def _asked(
 
 
 def _parts(
-    file: study_file.StudyFile, options: Options, machine: site.Site, overrides: tuple[str, ...],
+    file: study_file.StudyFile, path: Path, options: Options, machine: site.Site, overrides: tuple[str, ...],
     folders: tuple[str, ...],
 ) -> list[study.PartRequest]:  # fmt: skip
     if options.sweeps or options.zipped or options.weak:
@@ -212,7 +212,7 @@ def _parts(
     changes = study_file.FileChanges(
         full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders
     )
-    return study_file.asked_of(file, machine, changes)
+    return study_file.asked_of(file, machine, changes, path)
 
 
 def _request(options: Options, folders: tuple[str, ...], repeat: int, warmup: int) -> study.JobRequest:

@@ -4,8 +4,10 @@ A row has a name, a command, and the parts that its output must have. The table 
 message is not good enough, the program changes, and not the row. A new key or option brings its typical mistake.
 """
 
+import json
 import re
 import shlex
+import shutil
 from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 
 from dlio_hpc.config import site, workload
+from dlio_hpc.files import rundir
 from tests.conftest import runner
 from tests.support import planning, recordings
 
@@ -324,7 +327,7 @@ OPTIONS = (
     Mistake(
         "--ab and --data", DEMO + "--ab a b -d c", ("--ab already names the folders for datasets; leave --data out",)
     ),
-    Mistake("data folder is a file", DEMO + "-d data", ("'--data': Directory 'data' is a file",), {"data": ""}),
+    Mistake("data folder is a file", DEMO + "-d data", ("'--data': data is a file; give a folder",), {"data": ""}),
     Mistake("data folder is a URL", DEMO + "-d s3://bucket", ("s3://bucket is a URL", "mount that storage")),
     Mistake(
         "data folder on a file system without files",
@@ -1094,8 +1097,6 @@ OF_OTHER_VERBS = (
     Mistake("job to resume", "dlio-submit --resume done -s local --dry-run", ("done is a job and not a study",)),
     Mistake("workload and job to resume", "dlio-submit demo --resume done", ("done is a job and not a study",)),
     Mistake("no patience", "dlio-hpc check demo -s local --patience 0", ("'--patience': found '0'; use a time above 0",)),
-    Mistake("wait for a job that failed", "dlio-submit demo -s local --after broken --dry-run",
-            ("--after", "ended as failed; no job can depend on it")),
 )  # fmt: skip
 # Failures of the system, and files whose kind is known.
 SYSTEM = (
@@ -1176,6 +1177,22 @@ def test_the_message_says_what_would_do(mistake: Mistake, place: Path, tmp_path:
         assert part in text
     assert len([line for line in done.err.splitlines() if line]) <= _MOST_LINES
     assert not _JARGON.search(re.sub(r"'[^']*'", "''", done.err)), done.err
+
+
+def test_a_dry_run_refuses_to_follow_a_job_that_failed(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "dlio-runs" / "done", tmp_path / "broken")
+    record = tmp_path / "broken" / rundir.JOB
+    job = json.loads(record.read_text())
+    job["states"][-1]["state"] = "failed"
+    record.write_text(json.dumps(job))
+    done = runner(tmp_path)(*shlex.split(DEMO), "--after", "./broken")
+    assert done.code == 2
+    assert "this job ended as failed; no job can depend on it" in done.err
+
+
+def test_the_same_log_twice_is_no_comparison(place: Path, tmp_path: Path) -> None:
+    done = runner(place)("dlio-hpc", "similarity", "done", "dlio-runs/done")
+    assert "Both are the same log or job" in done.out.splitlines()[0]
 
 
 def test_the_table_is_large_and_names_are_unique() -> None:
