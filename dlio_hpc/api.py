@@ -89,11 +89,25 @@ def start(
     ended successfully. verbose: function that is called with each submit command.
     """
     from dlio_hpc.batch import submission
+
+    return submission.start(planned, _parents(planned, after), report, verbose)
+
+
+def check_parents(planned: "Planned", after: Sequence[str | Path]) -> None:
+    """Raise ConfigError if planned jobs cannot start after earlier jobs, because one of these failed. after: as in
+    start().
+    """
+    from dlio_hpc.batch import submit as submitting
+
+    submitting.parents(_parents(planned, after), planned.jobs[0])
+
+
+def _parents(planned: "Planned", after: Sequence[str | Path]) -> list[Path]:
+    """Return the directories of the jobs after which planned jobs start."""
     from dlio_hpc.records import names
 
     runs = Path(planned.study.runs)
-    parents = [directory for name in after for directory in names.named(str(name), runs)]
-    return submission.start(planned, parents, report, verbose)
+    return [directory for name in after for directory in names.named(str(name), runs)]
 
 
 def resume(study: str | Path, runs: Path = RUNS, report: Report = _silent) -> "Submission | None":

@@ -166,7 +166,20 @@ def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigErr
     """
     if fault.errno in ABSENT:
         return absent(f"cannot read {of_system(fault, path)}{advice}")
-    return InfrastructureError(f"cannot read {of_system(fault, path)}")
+    return InfrastructureError(f"cannot read {of_system(fault, path)}{_remedy(fault, path)}")
+
+
+def _remedy(fault: OSError, path: object) -> str:
+    """Return advice for an error of the system, or "" if there is none: the owner of a file without permission."""
+    if fault.errno != errno.EACCES:
+        return ""
+    import pwd  # slow import, needed only for this fault
+
+    try:
+        owner = pwd.getpwuid(os.stat(str(path)).st_uid).pw_name
+    except (OSError, KeyError):
+        return ""
+    return f"; it belongs to {owner}: ask for permission to read it"
 
 
 # Number of characters that are kept at the start and at the end of a long message.

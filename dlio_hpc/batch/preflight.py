@@ -147,6 +147,10 @@ def _folders(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     faults = unwritable_folders(plans)
     for fault in faults:
         yield PreflightFinding("fault", "folders", fault, InfrastructureError.exit_code)
+    for folder in plans[0].folders if not faults else ():
+        if not os.path.exists(folder):
+            place = filesystem.existing(Path(folder))
+            yield PreflightFinding("note", "folders", f"{folder} does not exist; a job would create it in {place}")
     if not faults:
         has_data = any(run.writes() for job_plan in plans for run in job_plan.runs)
         names = "data, runs and archives" if has_data else "runs and archives"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import FOLDER, JSON, PATH, SETTINGS, CommandGroup, argument, option
@@ -81,7 +81,7 @@ def extract(archives: tuple[Path, ...], to: Path, as_json: bool) -> int:
     return code
 
 
-_FOLDER = argument("folder", type=PATH, metavar="DIR")
+_FOLDER = argument("folder", type=FOLDER, metavar="DIR")
 
 
 @archive.command()
@@ -133,12 +133,12 @@ def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> N
     together.
     """
     from dlio_hpc.base import units
+    from dlio_hpc.dataset import folder_kinds
     from dlio_hpc.verdict import history, judged_jobs, retention
 
     terms = retention.Retention(_days(keep), last)
     where = folder
-    if not any(where.glob("*.tar.zst")):
-        raise ConfigError(f"{where} has no archives; give the folder of archives, such as dlio-runs/archive")
+    folder_kinds.refuse_other(where, "archives", "", needed=True)
     history.check_writable(where)
     judged_jobs.refresh(where, console.say)
     choice = retention.choose(where, terms)

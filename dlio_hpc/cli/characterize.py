@@ -11,7 +11,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.outputs import OUTPUT, Outputs
+from dlio_hpc.cli.outputs import OUTPUT, Outputs, refuse_inputs, written
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def characterize(
     """
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
+    refuse_inputs()
     if not check:
         _refuse_options_of_check()
     character = _loaded(logs, only, force, not no_content, check)
@@ -92,7 +93,8 @@ def characterize(
     character, content = accepted_workload.write(character, name)
     checked = None
     if output is not None:
-        _keep(output, content)
+        with written(output, is_marked=True):
+            output.write_text(content, encoding="utf-8")
         console.say(f"wrote {output}")
     elif not as_json and not check:
         sys.stdout.write(content)
@@ -159,13 +161,6 @@ def _write_page(path: Path | None, character: "Character", checked: "Checked | N
         check = check_page.of_check(checked)
         page = page._replace(banner=check.banner, sections=[*check.sections, *page.sections])
     Outputs(html=path).write_page(page)
-
-
-def _keep(path: Path, content: str) -> None:
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as fault:
-        raise ConfigError(f"cannot write {path}: {fault.strerror}") from fault
 
 
 def _described(character: "Character", as_json: bool) -> int:

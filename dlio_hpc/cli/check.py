@@ -3,11 +3,10 @@
 import click
 from msgspec import structs
 
-from dlio_hpc.base import units
 from dlio_hpc.base.safe_text import printable
 from dlio_hpc.cli import console
 from dlio_hpc.cli.plan_options import plan_options
-from dlio_hpc.cli.verbs import JSON, SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import JSON, SETTINGS, duration, option, parsed
 from dlio_hpc.plan import planned
 from dlio_hpc.plan.options import Options
 
@@ -18,7 +17,7 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 @plan_options
 @option("--launch/--no-launch", default=True, help="Test the launcher in a job with two ranks per node (default).")
 @option(
-    "--patience", "patience_s", callback=parsed(units.seconds), metavar="TIME", default="2m", show_default=True,
+    "--patience", "patience_s", callback=parsed(duration), metavar="TIME", default="2m", show_default=True,
     help="Longest time to wait for the job that tests the launcher.",
 )  # fmt: skip
 @JSON

@@ -10,6 +10,7 @@ from dlio_hpc.batch import abandoned_files
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import JSON, SETTINGS, option
+from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.documents.files import CleanDocument, RemainsDocument
 
 
@@ -23,6 +24,9 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
     """
     if not os.access(runs, os.R_OK | os.X_OK):
         raise ConfigError(f"cannot read {runs}; give the folder of jobs with --runs")
+    folder_kinds.refuse_other(runs, "jobs", "--runs")
+    if archive is not None:
+        folder_kinds.refuse_other(archive, "archives", "--archive")
     left = [
         *abandoned_files.rests(runs),
         *abandoned_files.never_started(runs),

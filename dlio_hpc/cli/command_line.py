@@ -177,16 +177,17 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
             return _End(int(end.code or 0))  # click has answered the completion of a shell
         # click raises this when a write to a pipe fails. This pipe is neither stdout nor stderr, because _Output
         # handles these.
-        return _complain(program, InfrastructureError("a pipe to another program was closed at its other end"))
+        closed = InfrastructureError("a pipe to another program was closed at its other end")
+        return _complain(program, arguments, closed)
     except (KeyboardInterrupt, click.Abort):
-        return _complain(program, Incomplete("interrupted"))
+        return _complain(program, arguments, Incomplete("interrupted"))
     except Exception as fault:  # noqa: BLE001 - any failure is reported and has an exit code
         known = classified(fault)
         if isinstance(known, Unexpected) and known is not fault:
             from dlio_hpc.cli import bug_report
 
             known = bug_report.reported(program, arguments if program == "dlio-hpc" else arguments[1:], fault)
-        return _complain(program, known)
+        return _complain(program, arguments, known)
 
 
 # Settings of matplotlib that end the command if their values are wrong. Pictures need no backend and have no date.
@@ -254,11 +255,16 @@ def _pipe_safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
     )
 
 
-def _complain(program: str, fault: "DlioError") -> _End:
+def _complain(program: str, arguments: list[str], fault: "DlioError") -> _End:
     """Print the message of an error on stderr, and return the end of the command."""
-    from dlio_hpc.base.errors import shortened
+    from dlio_hpc.base.errors import ConfigError, shortened
 
-    message = shortened(str(fault))
+    message = str(fault)
+    if fault.exit_code == ConfigError.exit_code and any(name.startswith("DLIO_HPC_") for name in os.environ):
+        from dlio_hpc.cli import usage_faults
+
+        message = usage_faults.with_variable(message, arguments)
+    message = shortened(message)
     _record(f"{program}: {message}")
     print(f"{program}: {message}", file=sys.stderr)
     return _End(fault.exit_code, _kind(fault), message)

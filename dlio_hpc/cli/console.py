@@ -19,6 +19,7 @@ from dlio_hpc.base.errors import DlioError, Incomplete, shortened
 from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch import job_record, live_runs
 from dlio_hpc.batch.job_watch import Watched, watch
+from dlio_hpc.cli import usage_faults
 from dlio_hpc.cli.live_view import LiveView
 
 S = TypeVar("S")
@@ -87,7 +88,7 @@ def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int
         try:
             done.append(action(item))
         except DlioError as fault:
-            say(f"dlio-hpc: {fault}")
+            say(f"dlio-hpc: {usage_faults.with_variable(str(fault), [])}")
             code = code or fault.exit_code
     return done, code
 

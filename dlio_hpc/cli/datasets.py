@@ -17,7 +17,7 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
-from dlio_hpc.dataset import dataset_folder, dataset_removal
+from dlio_hpc.dataset import dataset_folder, dataset_removal, folder_kinds
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.documents.files import (
     DatasetsDocument,
@@ -159,7 +159,9 @@ def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> Remo
 
 def _directory(data: Path | None, site_name: str | None) -> Path:
     """Return the data directory that dlio-submit would use."""
-    return Path(plan.data_directory(site.load(site_name or site.here()), data))
+    where = Path(plan.data_directory(site.load(site_name or site.here()), data))
+    folder_kinds.refuse_other(where, "datasets", "--data")
+    return where
 
 
 def _folders(where: Path) -> list[Path]:
@@ -198,7 +200,21 @@ def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> 
     """Return the paths of the named datasets. A name with a slash is a path; other names are in the data directory."""
     below = [name for name in names if "/" not in name]
     where = _directory(data, site_name) if below else Path()
-    return [Path(os.path.abspath(name)) if "/" in name else where / name for name in names]
+    folders = [Path(os.path.abspath(name)) if "/" in name else where / name for name in names]
+    for name, folder in zip(names, folders, strict=True):
+        _refuse_folder(Path(name) if not folder.exists() else folder)
+    return folders
+
+
+def _refuse_folder(folder: Path) -> None:
+    """Raise ConfigError if the folder is known, and is not a dataset."""
+    what = folder_kinds.described(folder)
+    if what is None or what == "a dataset":
+        return
+    names = folder_kinds.some(folder)
+    advice = f"give a dataset in it, such as {folder / names[0]}" if names else "give the name of a dataset"
+    where = f" -d {folder}" if names else ""
+    raise ConfigError(f"{folder} is {what}; {advice}; dlio-hpc datasets list{where} lists them")
 
 
 def _look(folder: Path) -> _StoredDataset:

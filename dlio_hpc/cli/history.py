@@ -1,5 +1,7 @@
 """dlio-hpc history: list earlier jobs."""
 
+import calendar
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options
+from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options, written
 from dlio_hpc.cli.verbs import PAGER, SETTINGS, argument, option, parsed
 from dlio_hpc.results.metrics import METRICS, MetricName
 
@@ -37,6 +39,10 @@ def _day(text: str) -> str:
     try:
         datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as fault:
+        if (month := re.fullmatch(r"(\d{4})-(0[1-9]|1[0-2])-\d\d", text)) is not None and month[1] != "0000":
+            days = calendar.monthrange(int(month[1]), int(month[2]))[1]
+            name = text[:7]
+            raise ValueError(f"found {text!r}; use a day such as {name}-{days}: {name} has {days} days") from fault
         raise ValueError(f"found {text!r}; use a day such as 2026-11-21, or a time such as 2026-11-21T14:00") from fault
     return text.replace(" ", "T")
 
@@ -120,9 +126,10 @@ def history(
         sys.stdout.buffer.write(histories.export(folder))
         return 0
     entries = histories.entries(folder, Where(pattern, **wanted))
-    _print_data(_newest(entries, last), outputs)
     if not entries:
         _say_empty(pattern, wanted, folder, outputs)
+    _print_data(_newest(entries, last), outputs)
+    if not entries:
         return 0
     for name, path in monitored.items():
         _monitor(name, path, entries, folder)
@@ -202,7 +209,10 @@ def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) ->
     if str(path) == "-":
         click.echo(text, nl=False)
         return
-    atomic_file.write(path, text)
+    if not (folder := path.parent).is_dir():
+        raise ConfigError(f"{path}: the folder {folder} does not exist; create it (mkdir -p), or give another file")
+    with written(path, is_marked=True):
+        atomic_file.write(path, text)
     console.say(f"wrote {path}")
 
 

@@ -10,9 +10,9 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
-from dlio_hpc.cli.outputs import OUTPUT, written
+from dlio_hpc.cli.outputs import OUTPUT_OR_FOLDER, refuse_inputs, written
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
-from dlio_hpc.config import workload
+from dlio_hpc.config import shipped, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.dlio_benchmark.source import is_override
 from dlio_hpc.dataset import checkpoint_files
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @click.command(name="import", context_settings=SETTINGS)
 @argument("arguments", nargs=-1, required=True, metavar="FILE|DIR|dlio:NAME [++KEY=VALUE]...")
-@option("-o", "--output", type=OUTPUT, metavar="FILE|DIR", help="File to write; folder, for DIR. Default: stdout.")
+@option(
+    "-o", "--output", type=OUTPUT_OR_FOLDER, metavar="FILE|DIR",
+    help="File to write; folder, for DIR. Default: stdout.",
+)  # fmt: skip
 @JSON
 def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> int:
     """Turn a workload of dlio_benchmark into a workload of dlio-hpc that makes the same requests.
@@ -37,6 +40,7 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
 
     Exit code 2: dlio-hpc cannot make the requests of a workload; the message says why and which key to change.
     """
+    refuse_inputs()
     overrides = tuple(text for text in arguments if is_override(text))
     names = [text for text in arguments if text not in overrides]
     if len(names) != 1:
@@ -46,6 +50,11 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
     if Path(names[0]).is_dir():
         return _import_folder(Path(names[0]), overrides, output, as_json)
     is_known = workload_files.is_name(names[0])
+    if not is_known and names[0] in shipped.names(shipped.WORKLOADS) and not Path(names[0]).exists():
+        raise ConfigError(
+            f"{names[0]} is a workload of dlio-hpc; run it: dlio-submit {names[0]}. One of dlio_benchmark is given as "
+            f"dlio:{names[0]}"
+        )
     imported = _imported(workload_files.find(names[0]) if is_known else Path(names[0]), overrides)
     for line in imported.lines:
         console.say(line)
@@ -74,7 +83,7 @@ def _text(imported: "Imported") -> str:
 
 
 def _write(path: Path, imported: "Imported") -> None:
-    with written(path), about(path):
+    with written(path, is_marked=True), about(path):
         path.write_text(_text(imported), encoding="utf-8")
     console.say(f"wrote {path}")
 

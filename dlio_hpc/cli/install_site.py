@@ -17,7 +17,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import completion, console, man_page
 from dlio_hpc.cli.completion import PROGRAMS
 from dlio_hpc.cli.outputs import written
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, parsed
+from dlio_hpc.cli.verbs import FOLDER, JSON, SETTINGS, argument, parsed
 from dlio_hpc.documents.files import InstalledDocument
 
 # Folders and files below the prefix.
@@ -50,7 +50,10 @@ class ModuleSettings(NamedTuple):
 
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+    if equals and not re.fullmatch(r"[A-Za-z_]\w*", name):
+        allowed = re.sub(r"\W", "_", name)
+        raise ValueError(f"{name!r} cannot be the name of a variable; use letters, digits and '_', such as {allowed}")
+    if not equals:
         raise ValueError(f"expected NAME=VALUE, such as DLIO_HPC_SITE=mycluster, not {text!r}")
     return name, value
 
@@ -61,7 +64,7 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
 
 
 @click.command(name="install-site", context_settings=SETTINGS)
-@argument("prefix", type=PATH)
+@argument("prefix", type=FOLDER)
 @click.option(
     "--env", "variables", metavar="NAME=VALUE", multiple=True, callback=_variables,
     help="Variable that the module file sets, such as DLIO_HPC_SITE=mycluster; repeatable.",

@@ -5,11 +5,14 @@ with one dash, and blanks in KEY=VALUE.
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import click
 
 # A long option with one dash. click takes -dry-run for -d ry-run.
 _ONE_DASH = re.compile(r"-[a-z][a-z-]+")
+# Flags that print data, and the end of a file name that users give them.
+_PRINTED = {"--csv": ".csv", "--json": ".json", "--export": ".jsonl"}
 # Characters at which the shell splits a value that a user writes with blanks, such as KEY = VALUE and KEY=A, B.
 _JOINTS = ("=", ",")
 
@@ -21,6 +24,7 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
     _refuse_order(program, command, own, others)
     command, depth = _called(command, own)
     context = click.Context(command, info_name=" ".join([program, *own[:depth]]))
+    _refuse_file_of_flag(program, command, own, depth, context)
     for option, values in _options(command, own[depth:]):
         name = option.partition("=")[0]
         if _ONE_DASH.fullmatch(name) and _option(command, f"-{name}") is not None:
@@ -30,6 +34,19 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
                 f"{shlex.join([option, *values])}: write the value without blanks: {shlex.join([option, *joined])}",
                 context,
             )
+
+
+def _refuse_file_of_flag(
+    program: str, command: click.Command, arguments: Sequence[str], depth: int, context: click.Context
+) -> None:
+    """Raise a usage error if a flag that prints data is followed by the name of a file, such as --csv out.csv."""
+    if not command.allow_interspersed_args:
+        return
+    for place, (flag, file) in enumerate(pairwise(arguments)):
+        option = _option(command, flag) if place >= depth else None
+        if option is not None and option.is_flag and file.endswith(_PRINTED.get(flag, "\0")):
+            line = shlex.join([program, *arguments[: place + 1], *arguments[place + 2 :]])
+            raise click.UsageError(f"{flag} takes no file, and prints to stdout: {line} > {shlex.quote(file)}", context)
 
 
 def _refuse_order(program: str, command: click.Command, arguments: Sequence[str], others: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
 """dlio-hpc mlperf-report: write finished jobs in the directory layout of MLPerf Storage."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import get_args
 
@@ -8,8 +9,10 @@ import click
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import FOLDER, JSON, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.documents.files import MlperfReportDocument
+from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.reports.mlperf_storage.editions import EDITIONS, Division, EditionName
@@ -23,7 +26,7 @@ def _folder_name(text: str) -> str:
 
 
 @click.command("mlperf-report", context_settings=SETTINGS)
-@argument("directory", type=PATH, metavar="DIR")
+@argument("directory", type=FOLDER, metavar="DIR")
 @argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
 @option("--edition", type=click.Choice(get_args(EditionName)), required=True, help="Edition of MLPerf Storage.")
 @option("--division", type=click.Choice(get_args(Division)), required=True, help="Division, which is a folder.")
@@ -49,6 +52,7 @@ def mlperf_report(
     """
     from dlio_hpc.reports.mlperf_storage import selection, tree
 
+    _refuse_swap(directory, names, runs)
     outcomes = job_outcome.load_all(_jobs(names, runs))
     if not outcomes:
         raise ConfigError(f"no jobs in {', '.join(names)}; give finished jobs, or a study that has some")
@@ -65,6 +69,15 @@ def mlperf_report(
     _list(f"Folders in {directory}:", [f"{folder}: {name}" for folder, name in report.folders.items()])
     _list("Left out or null:", report.missing)
     _list("Storage was not read, or this is unknown:", report.cautions)
+
+
+def _refuse_swap(directory: Path, names: tuple[str, ...], runs: Path) -> None:
+    """Raise ConfigError if the first argument is a job or a study and not the folder to write."""
+    path = jobs_by_name.place(str(directory), runs)
+    what = folder_kinds.member(path) or ("an archive of a job" if path.name.endswith(SUFFIX) else None)
+    if what is not None:
+        line = shlex.join(["dlio-hpc", "mlperf-report", *names[:1], str(directory)])
+        raise ConfigError(f"{directory} is {what}, but the first argument is the folder to write: {line} ...")
 
 
 def _jobs(names: tuple[str, ...], runs: Path) -> list[Path]:

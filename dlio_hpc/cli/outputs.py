@@ -3,6 +3,7 @@ an output file overwrites a result.
 """
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ import click
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, PATH, PathType, option, parsed
+from dlio_hpc.cli.verbs import JSON, FolderType, PathType, option, parsed
 from dlio_hpc.files import rundir
 
 if TYPE_CHECKING:
@@ -26,18 +27,45 @@ if TYPE_CHECKING:
 
 class _OutputType(PathType):
     """Type of options that name a file to write. A file of a job or of the archives is no such file: it may hold the
-    only copy of a result.
+    only copy of a result. suffixes: possible ends of the name; empty if every name is possible. is_folder_allowed:
+    whether the option may also name a folder.
     """
+
+    def __init__(self, *suffixes: str, is_folder_allowed: bool = False) -> None:
+        super().__init__(path_type=Path, readable=False)
+        self.suffixes, self.is_folder_allowed = suffixes, is_folder_allowed
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name = os.path.basename(value)
         if (name in rundir.RECORDS or name.endswith((".tar.zst", ".darshan"))) and os.path.lexists(value):
             self.fail(f"{value} is a file of dlio-hpc or of Darshan, which is not written over", param, ctx)
+        if os.path.isdir(value) and not self.is_folder_allowed:
+            self.fail(f"cannot write {value}: Is a directory; give the name of a file", param, ctx)
+        if self.suffixes and not name.endswith(self.suffixes) and not _is_device(value):
+            self.fail(f"{value} does not end in {' or '.join(self.suffixes)}; give such a name", param, ctx)
         return super().convert(value, param, ctx)
 
 
-# A file to write, which may exist.
-OUTPUT = _OutputType(path_type=Path, readable=False)
+def _is_device(path: str) -> bool:
+    """Return whether a path is that of a pipe or a device, such as /dev/stdout."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+class _PicturesType(FolderType):
+    """Type of the option that names a folder for pictures. The name of a picture or a page is a mistake."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        stem, suffix = os.path.splitext(value)
+        if suffix in _OF_FILES:
+            self.fail(f"{value} is the name of a file; give a folder for the pictures, such as {stem}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+# Ends of the names of pictures and pages.
+_OF_FILES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".html", ".htm")
+# A file to write, which may exist; a file or a folder; a folder for pictures.
+OUTPUT, OUTPUT_OR_FOLDER = _OutputType(), _OutputType(is_folder_allowed=True)
+_PICTURES = _PicturesType(path_type=Path, readable=False)
 
 
 class Outputs(NamedTuple):
@@ -96,7 +124,7 @@ class Outputs(NamedTuple):
         if self.html is not None:
             from dlio_hpc.reports import html_page
 
-            with written(self.html):
+            with written(self.html, is_marked=True):
                 rundir.write(self.html, html_page.render(page).encode("utf-8"))
             console.say(f"report: {self.html}")
 
@@ -121,11 +149,11 @@ def _step(text: str) -> float:
 
 _PAGE = (
     option("--html", type=OUTPUT, metavar="FILE", help="Write the report as one HTML file with all pictures."),
-    option("--figures", type=PATH, metavar="DIR", help="Write the pictures as SVG and PNG files."),
+    option("--figures", type=_PICTURES, metavar="DIR", help="Write the pictures as SVG and PNG files."),
     JSON,
 )
 _TRACE = (
-    option("--perfetto", type=OUTPUT, metavar="FILE",
+    option("--perfetto", type=_OutputType(".json", ".json.gz"), metavar="FILE",
            help="Write a trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."),
     option("--step", "step_s", metavar="TIME", callback=parsed(_step),
            help="Step of the timeline in --json and --csv. Default: 200 steps."),
@@ -150,6 +178,7 @@ def trace_options(function: Any) -> Any:
 def _with_options(function: Any, options: Sequence[Any]) -> Any:
     @wraps(function)
     def command(**parameters: Any) -> Any:
+        refuse_inputs()
         given = {name: parameters.pop(name) for name in Outputs._fields if name in parameters}
         return function(**parameters, outputs=Outputs(**given))
 
@@ -171,14 +200,67 @@ def write_junit(path: Path, suite: str, cases: "Sequence[Case]", quiet: bool = F
 
 
 @contextmanager
-def written(path: Path) -> Iterator[None]:
+def written(path: Path, is_marked: bool = False) -> Iterator[None]:
     """Create the folder that contains `path`, then run the `with` block, which writes to `path`. If either fails, raise
-    InfrastructureError with the name of `path`, or ConfigError if the path cannot be that of a file.
+    InfrastructureError with the name of `path`, or ConfigError if the path cannot be that of a file. is_marked:
+    whether the content names dlio-hpc; if the block replaced a file that does not, print a note on stderr.
     """
+    is_foreign = is_marked and _is_foreign(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except (IsADirectoryError, NotADirectoryError, FileExistsError) as fault:
-        raise ConfigError(f"cannot write {path}: {fault.strerror}; give the name of a file") from fault
+        blocking = next((parent for parent in path.parents if parent.is_file()), None)
+        advice = "give the name of a file" if blocking is None else f"{blocking} is a file; give a folder in its place"
+        raise ConfigError(f"cannot write {path}: {fault.strerror}; {advice}") from fault
     except OSError as fault:
         raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault
+    if is_foreign:
+        console.say(f"note: replaced {path}, which was not written by dlio-hpc")
+
+
+# The name of dlio-hpc in the files that it writes, and bytes at each end of a file that are searched.
+_NAME, _SEARCHED = re.compile(rb"dlio[-_]hpc|dlio-submit"), 1 << 16
+
+
+def _is_foreign(path: Path) -> bool:
+    """Return whether there is a file with content at `path` that does not name dlio-hpc."""
+    try:
+        if not path.is_file() or not path.stat().st_size:
+            return False
+        with path.open("rb") as file:
+            start = file.read(_SEARCHED)
+            file.seek(max(0, path.stat().st_size - _SEARCHED))
+            return _NAME.search(start + file.read()) is None
+    except OSError:
+        return False
+
+
+def refuse_inputs() -> None:
+    """Raise a usage error if an option of the command names a file to write, and another option or an argument names
+    the same file.
+    """
+    context = click.get_current_context()
+    outputs = [param for param in context.command.params if isinstance(param.type, _OutputType)]
+    inputs = [param for param in context.command.params if param not in outputs]
+    for output in outputs:
+        target = context.params.get(str(output.name))
+        for path in (path for param in inputs for path in _paths(context.params.get(str(param.name)))):
+            if target is not None and _are_same(target, path):
+                raise click.UsageError(
+                    f"{output.opts[-1]} {target} is the file that is read, which is not written over; give another "
+                    "file", context
+                )  # fmt: skip
+
+
+def _paths(value: object) -> list[str | Path]:
+    """Return the texts and paths of the value of an option or argument."""
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    return [item for item in values if isinstance(item, (str, Path))]
+
+
+def _are_same(target: Path, path: str | Path) -> bool:
+    try:
+        return target.is_file() and os.path.samefile(target, path)
+    except OSError:
+        return False

@@ -1,5 +1,6 @@
 """Options of commands that plan jobs."""
 
+import os
 from functools import wraps
 from typing import Any
 
@@ -7,6 +8,7 @@ import click
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.cli import usage_faults
 from dlio_hpc.cli.verbs import FOLDER, argument, option, parsed
 from dlio_hpc.plan import sweep
 from dlio_hpc.plan.options import Options
@@ -90,12 +92,23 @@ def plan_options(function: Any) -> Any:
 
     @wraps(function)
     def command(*context: click.Context, **parameters: Any) -> Any:
+        if not parameters.get("quiet"):
+            _say_unknown_variables()
         given = {name: parameters.pop(name) for name in Options.__struct_fields__}
         return function(*context, **parameters, options=Options(**given))
 
     for add in reversed(_OPTIONS):
         command = add(command)
     return argument("workload", metavar="[WORKLOAD]", required=False)(command)
+
+
+def _say_unknown_variables() -> None:
+    if not any(name.startswith(usage_faults.PREFIX) for name in os.environ):
+        return
+    from dlio_hpc.cli import console
+
+    for note in usage_faults.unknown_variables(click.get_current_context()):
+        console.say(f"note: {note}")
 
 
 def given_options(context: click.Context, allowed: set[str]) -> list[str]:

@@ -1,11 +1,12 @@
 """dlio-hpc record: run any program with the recorder in its Python processes."""
 
+import shlex
 import sys
 from pathlib import Path
 
 import click
 
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError, name_hint
 from dlio_hpc.cli.verbs import FOLDER, SETTINGS, option
 
 
@@ -41,7 +42,24 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
         recorded_run.run(command, variables, folder)
     except OSError as fault:
         recorded_run.discard(folder)
-        is_script = command[0].endswith(".py") and Path(command[0]).is_file()
-        hint = f"; write: dlio-hpc record -- python {command[0]}" if is_script else ""
-        raise ConfigError(f"cannot run {command[0]}: {fault.strerror}{hint}") from fault
+        raise ConfigError(f"cannot run {command[0]}: {_reason(command, fault)}") from fault
     return 0
+
+
+def _reason(command: tuple[str, ...], fault: OSError) -> str:
+    """Return the reason why a program cannot be run, and what to do."""
+    program, rest = command[0], shlex.join(command[1:])
+    if Path(program).is_file():
+        if program.endswith(".ipynb"):
+            return f"{program} is a notebook; write: dlio-hpc record -- jupyter nbconvert --execute --to html {program}"
+        hint = f"; write: dlio-hpc record -- python {program}" if program.endswith(".py") else ""
+        return f"{fault.strerror}{hint}"
+    if " " in program:
+        return f"there is no such program; leave out the quotes: dlio-hpc record -- {program} {rest}".rstrip()
+    if "/" not in program:
+        return f"it is not in PATH; {name_hint(program, _PROGRAMS)}give a program that is, or the path of one"
+    return fault.strerror or str(fault)
+
+
+# Programs that users record, for suggestions.
+_PROGRAMS = ("python", "python3", "mpiexec", "mpirun", "srun", "torchrun", "bash", "apptainer", "jupyter")

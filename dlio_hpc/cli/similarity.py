@@ -1,5 +1,6 @@
 """dlio-hpc similarity: compare the I/O of programs."""
 
+import filecmp
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,15 +89,26 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
     from dlio_hpc.programs.reports import program_profiles, similarity_page
     from dlio_hpc.programs.similarity import similarity
 
-    a, b = (program_profiles.load(name, jobs_by_name.place(name, runs), run, only) for name in (first, second))
+    paths = [jobs_by_name.place(name, runs) for name in (first, second)]
+    a, b = (program_profiles.load(name, path, run, only) for name, path in zip((first, second), paths, strict=True))
+    is_same = _are_same(*paths)
     compared = similarity.compare(a, b)
     known = similarity.yardsticks(compared.left_out)
     if outputs.as_json:
         from dlio_hpc.programs import documents
 
         console.print_json(documents.of_pair(a, b, compared, known))
-    outputs.present(lambda: similarity_page.of_pair(a, b, compared, known))
+        if is_same:
+            console.say(f"note: {similarity_page.SAME.text}")
+    outputs.present(lambda: similarity_page.of_pair(a, b, compared, known, is_same))
     return 0
+
+
+def _are_same(first: Path, second: Path) -> bool:
+    """Return whether two paths are the same job or log, or logs with the same content."""
+    if not first.exists() or not second.exists():
+        return False  # reference profiles
+    return first.samefile(second) or (first.is_file() and second.is_file() and filecmp.cmp(first, second, False))
 
 
 def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -> int:

@@ -6,12 +6,12 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import FOLDER, JSON, SETTINGS, argument, option
 from dlio_hpc.documents.files import SiteReportDocument
 
 
 @click.command(context_settings=SETTINGS)
-@argument("folder", type=PATH, metavar="DIR")
+@argument("folder", type=FOLDER, metavar="DIR")
 @archive_options
 @option("--anew", "is_anew", is_flag=True, help="Make all pages again, for example after an upgrade of dlio-hpc.")
 @JSON

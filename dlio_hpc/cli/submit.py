@@ -72,13 +72,14 @@ def submit(
     manner = Manner(**flags, junit=junit)
     _begin_junit(manner)
     if resume is not None:
-        _check_resume(context, options)
+        _check_resume(context, resume, options)
         defaults = {key: None for key in RESUMABLE if _is_default(context, key)}
         return _resume(resume, structs.replace(options, **defaults), manner)
     report, verbose = _reporters(manner)
     with _refused_in_junit(manner):
         planned = api.plan_jobs(options, report)
         if manner.dry_run:
+            api.check_parents(planned, parents)
             _show(planned, manner)
             return 0
         submission = api.start(planned, parents, report, verbose)
@@ -92,12 +93,23 @@ def _is_default(context: click.Context, name: str) -> bool:
     return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
 
-def _check_resume(context: click.Context, options: Options) -> None:
+def _check_resume(context: click.Context, name: str, options: Options) -> None:
+    from dlio_hpc.dataset import folder_kinds
+    from dlio_hpc.files.archive import SUFFIX
+    from dlio_hpc.records import names
+
+    path = names.place(name, options.runs)
+    if folder_kinds.member(path) == "a job" or path.name.endswith(SUFFIX):
+        raise click.UsageError(
+            f"--resume: {name} is a job and not a study, which --resume continues; to measure again, submit the "
+            "workload without --resume"
+        )
     allowed = {"resume", "runs", "dry_run", "wait", "as_json", "junit", "quiet", "verbose", *RESUMABLE}
     given = ["WORKLOAD"] * (options.workload is not None) + given_options(context, allowed)
     if given:
         raise click.UsageError(
-            f"{given[0]}: --resume continues the study with its own options; for another study, leave --resume out"
+            f"{given[0]}: --resume continues the study with its own options; for another study, leave --resume out; "
+            f"for this one, leave {given[0]} out"
         )
 
 

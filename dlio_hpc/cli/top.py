@@ -15,15 +15,15 @@ from dlio_hpc.batch.live_runs import LiveRun, RunProgress
 from dlio_hpc.cli import console
 from dlio_hpc.cli.jobs import on_jobs, sound
 from dlio_hpc.cli.live_view import LiveView, heading
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import SETTINGS, duration, option, parsed
 from dlio_hpc.documents.jobs import LiveDocument, LiveJobRun
 
 
 @click.command(context_settings=SETTINGS)
 @on_jobs
-@option("--json", "as_json", is_flag=True, help="Print a JSON document on a line for each job, every --every seconds.")
+@option("--json", "as_json", is_flag=True, help="Print a JSON document on a line for each job, every --every.")
 @option(
-    "--every", type=click.FloatRange(min=0.1), metavar="SECONDS", default=10.0, show_default=True,
+    "--every", callback=parsed(duration), metavar="TIME", default="10s", show_default=True,
     help="Time between two lines on a job, if stdout is no terminal or with --json.",
 )  # fmt: skip
 def top(jobs: tuple[str, ...], runs: Path, as_json: bool, every: float) -> int:

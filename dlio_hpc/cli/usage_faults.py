@@ -1,7 +1,12 @@
 """Messages about options that click refuses, with suggestions."""
 
+import os
+import re
+from collections.abc import Iterator, Mapping
+
 import click
 
+from dlio_hpc.base.errors import name_hint
 from dlio_hpc.config import shipped
 
 # Options of batch systems, launchers and dlio_benchmark, and what they are called here.
@@ -17,16 +22,32 @@ _INSTEAD = {
     "keys of dlio-hpc with -S when you submit the workload",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
+    ("top", "-d"): "give the time between two lines with --every",
+    ("top", "-n"): "give the time between two lines with --every",
+    ("wait", "--timeout"): "wait has no time limit; set one with timeout(1): timeout 10m dlio-hpc wait JOB",
+    ("wait", "-t"): "wait has no time limit; set one with timeout(1): timeout 10m dlio-hpc wait JOB",
+    ("workloads", "--keys"): "dlio-hpc schema workload --text lists the keys",
+    ("sites", "--keys"): "dlio-hpc schema site --text lists the keys",
+    ("schema", ""): "give one name; to search for a key: dlio-hpc schema workload --text | grep -A3 KEY",
     ("clean", ""): "clean takes no jobs; it removes what killed commands left below --runs. The directory of an "
     "archived job is no longer needed: remove it with rm",
     ("submit", ""): "give one workload. Put patterns in quotes, so that the shell does not expand them: --existing "
     "'*.npz'",
 }
 
+# Values that are meant for another option, by the verb and the option: what they look like, and what to use.
+_OTHER_VALUES = {("history", "--last"): (r"\d+[hdwy]", "--last counts jobs; for days, use --since DAY")}
+# Beginning of the environment variables of options. Variables that set no option, and beginnings of others.
+PREFIX = "DLIO_HPC_"
+_NO_OPTIONS = ("DLIO_HPC_LOG_FILE", "DLIO_HPC_SITE_PATH", "DLIO_HPC_DLIO_CONFIGS")
+_INTERNAL = ("DLIO_HPC_RECORD", "DLIO_HPC_SURROUNDING_")
+# Maximum number of verbs that a message names.
+_MOST_VERBS = 4
+
 
 def improved(fault: click.ClickException) -> click.ClickException:
-    """Return an error of click with more advice: the option for which other programs have this name, and the meaning of
-    a missing option.
+    """Return an error of click with more advice: the option for which other programs have this name, the verbs that
+    have the option, the environment variable that sets an invalid value, and the meaning of a missing option.
     """
     if isinstance(fault, click.NoSuchOption) and fault.ctx is not None:
         option = _ELSEWHERE.get(fault.option_name)
@@ -34,6 +55,10 @@ def improved(fault: click.ClickException) -> click.ClickException:
             return click.UsageError(f"No such option {fault.option_name!r}; did you mean {option!r}?", fault.ctx)
     if isinstance(fault, click.UsageError) and fault.ctx is not None and (text := _instead(fault, fault.ctx)):
         return click.UsageError(f"{fault.format_message().rstrip('.')}: {text}", fault.ctx)
+    if isinstance(fault, click.NoSuchOption) and fault.ctx is not None:
+        return _of_other_verbs(fault, fault.ctx)
+    if isinstance(fault, click.BadParameter) and fault.param is not None and fault.ctx is not None:
+        fault = _with_source(fault, fault.param, fault.ctx)
     if isinstance(fault, click.MissingParameter) and isinstance(fault.param, click.Option) and fault.param.help:
         return click.UsageError(f"{fault.format_message().rstrip('.')}: {fault.param.help}", fault.ctx)
     return fault
@@ -51,3 +76,70 @@ def _instead(fault: click.UsageError, context: click.Context) -> str | None:
     if site is not None and any("--site" in param.opts for param in context.command.params):
         return f"a site is given by an option: -s {site}"
     return _INSTEAD.get((context.command.name or "", ""))
+
+
+def _of_other_verbs(fault: click.NoSuchOption, context: click.Context) -> click.ClickException:
+    """Return the error for an option of other verbs, with these verbs. Other errors are returned as they are."""
+    verbs = list(dict.fromkeys(name for name, param in _all_options(context) if fault.option_name in param.opts))
+    if not verbs:
+        return fault
+    more = f" and {len(verbs) - _MOST_VERBS} more" if verbs[_MOST_VERBS:] else ""
+    listed = f"{', '.join(verbs[:_MOST_VERBS])}{more}"
+    return click.UsageError(f"No such option {fault.option_name!r}; it is an option of {listed}", context)
+
+
+def _all_options(context: click.Context) -> Iterator[tuple[str, click.Option]]:
+    """Yield all options, each with the name of its verb. The modules of all verbs are imported."""
+    from dlio_hpc.cli.verbs import cli
+
+    pending: list[tuple[str, click.Command | None]] = [(name, cli.get_command(context, name))
+                                                       for name in cli.list_commands(context)]  # fmt: skip
+    while pending:
+        name, command = pending.pop(0)
+        if isinstance(command, click.Group):
+            pending[:0] = [(f"{name} {child}", command.commands[child]) for child in command.commands]
+        if command is not None:
+            yield from ((name, param) for param in command.params if isinstance(param, click.Option))
+
+
+def _with_source(fault: click.BadParameter, param: click.Parameter, context: click.Context) -> click.BadParameter:
+    """Return an error about a value with the environment variable that has the value, if it is from one. The values of
+    a flag are true and false.
+    """
+    message = re.sub(r"('.*') is not a valid boolean\. .*", r"found \1; use true or false", fault.message)
+    for option in param.opts:
+        pattern, advice = _OTHER_VALUES.get((context.command.name or "", option), (None, ""))
+        if pattern is not None and re.search(f"'{pattern}'", message):
+            message = f"{message}; {advice}"
+    is_variable = context.get_parameter_source(str(param.name)) is click.core.ParameterSource.ENVIRONMENT
+    hint = f"the environment variable {param.envvar}" if is_variable else fault.param_hint
+    return type(fault)(message, context, param, hint)
+
+
+def with_variable(message: str, arguments: list[str]) -> str:
+    """Return a message with the environment variable that gives a value in it, if no argument of the command has the
+    value.
+    """
+    for name, value in _variables().items():
+        quoted = rf"(?<![\w./-]){re.escape(value)}(?![\w./-])"
+        is_given = any(value in argument for argument in arguments)
+        if len(value) > 1 and not is_given and name not in message and re.search(quoted, message):
+            return f"{message} ({value} is from the environment variable {name})"
+    return message
+
+
+def _variables() -> Mapping[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+
+
+def unknown_variables(context: click.Context) -> Iterator[str]:
+    """Yield a note for each environment variable DLIO_HPC_NAME for which no verb has an option NAME."""
+    own = {param.envvar for param in context.command.params}
+    strange = [name for name in _variables() if name not in {*own, *_NO_OPTIONS} and not name.startswith(_INTERNAL)]
+    if not strange:
+        return
+    known = {*_NO_OPTIONS, *(str(param.envvar) for _, param in _all_options(context) if param.envvar)}
+    for name in strange:
+        if name not in known:
+            meant = name_hint(name, known, similar=0.8).strip() or "dlio-hpc VERB --help lists the options"
+            yield f"the environment variable {name} has no effect, because no option has this name; {meant}"

@@ -2,6 +2,7 @@
 
 import importlib
 import keyword
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +35,16 @@ class PathType(click.Path):
         return super().convert(value, param, ctx)
 
 
-class _Choice(click.Choice):  # type: ignore[type-arg]
+class FolderType(PathType):
+    """Type of options and arguments that name a folder, which may not exist yet."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if os.path.isfile(value):
+            self.fail(f"{value} is a file; give a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Choice(click.Choice):  # type: ignore[type-arg]
     """Type of options with a few possible values. It suggests the nearest value for an unknown one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -61,7 +71,7 @@ class _Count(click.IntRange):
 # click does not check whether the file is readable, because a failed attempt to read it gives a better reason.
 PATH = PathType(path_type=Path, readable=False)
 # A folder that may not exist yet.
-FOLDER = PathType(path_type=Path, readable=False, file_okay=False)
+FOLDER = FolderType(path_type=Path, readable=False)
 # Key of click's Context.meta: if it is set, files defaults.yaml are ignored.
 WITHOUT_FILES = "dlio_hpc.without_files"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -165,7 +175,7 @@ def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of an option or argument. Its type suggests valid values in error messages."""
     kind = settings.get("type")
     if isinstance(kind, click.Choice):
-        return settings | {"type": _Choice(kind.choices)}
+        return settings | {"type": Choice(kind.choices)}
     if isinstance(kind, click.IntRange):
         return settings | {"type": _Count(kind.min, kind.max)}
     return settings | {"type": _Count()} if kind is int else settings
@@ -192,6 +202,14 @@ def part(text: str) -> float:
         percent = f"; {text} percent is {text}%" if share >= 1 and "%" not in text else ""
         raise ValueError(f"found {text!r}; expected more than 0 and less than 100 %{percent}")
     return share
+
+
+def duration(text: str) -> float:
+    """Parse a duration above 0, such as 5s, in seconds. Raise ValueError for other values."""
+    seconds = units.seconds(text)
+    if seconds <= 0:
+        raise ValueError(f"found {text!r}; use a time above 0, such as 5s")
+    return float(seconds)
 
 
 # Option of every verb whose result has a JSON document; see json_documents.

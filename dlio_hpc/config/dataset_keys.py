@@ -1,6 +1,7 @@
 """The keys of a workload's `dataset`, as frozen structs, and a check that rejects invalid combinations."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal, cast, get_args
 
 from msgspec import Meta, Struct
@@ -452,7 +453,10 @@ def _check(dataset: Dataset) -> None:
             kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
             f"columns and row_group are for format: parquet; format: {kind} has none; leave both null",
         ),
-        (len(set(names)) < len(names), "auxiliary_files: names must be unique"),
+        (
+            len(set(names)) < len(names),
+            f"auxiliary_files: names must be unique; twice: {', '.join(_repeated(names))}",
+        ),
     )
     if dataset.existing is not None:
         _check_existing(dataset, dataset.existing)
@@ -462,6 +466,11 @@ def _check(dataset: Dataset) -> None:
         _check_chunk(dataset)
     if kind == "parquet" and dataset.existing is None:
         _check_columns(dataset)
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    """Return the sorted names that occur more than once."""
+    return sorted({name for name in names if names.count(name) > 1})
 
 
 def _check_existing(dataset: Dataset, existing: Existing) -> None:
@@ -534,7 +543,7 @@ def _check_columns(dataset: Dataset) -> None:
     names, columns = dataset.column_names, dataset.all_columns
     total, largest = sum(column.bytes for column in columns), max(column.bytes for column in columns)
     refuse(
-        (len(set(names)) < len(names), "columns: names must be unique"),
+        (len(set(names)) < len(names), f"columns: names must be unique; twice: {', '.join(_repeated(names))}"),
         (
             sample.size != total,
             f"columns: a sample has {total} bytes, not {sample.size}; leave sample out, or set sample.bytes: {total}",

@@ -26,6 +26,14 @@ _Read = TypeVar("_Read")
 
 VERSION = "3.41"
 _MAGIC = 6567223
+# What other files begin with that users take for logs, and what to do with them.
+_PARSED = "the output of darshan-parser; give the log itself"
+_OTHER_STARTS = {
+    b"\x1f\x8b": "compressed with gzip; decompress it: gunzip",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; decompress it: zstd -d",
+    b"BZh": "compressed with bzip2; decompress it: bunzip2",
+    b"# darshan log": _PARSED, b"#<module>": _PARSED,
+}  # fmt: skip
 _SLOTS = 64
 _HEADER = struct.Struct(f"<8sqB7xQ2Q{2 * _SLOTS}Q{_SLOTS}I")
 _JOB = struct.Struct("<7q1024s")
@@ -100,6 +108,9 @@ def _version(file: IO[bytes], path: Path) -> str:
         return ""
     if path.suffix != log_files.SUFFIX:
         path_kinds.refuse_other(path, "a Darshan log or, for dlio-hpc characterize, a recording")
+    text = next((text for start, text in _OTHER_STARTS.items() if head.startswith(start)), None)
+    if text is not None:
+        raise InvalidRun(f"{path} is {text}")
     raise InvalidRun(f"{path} is not a Darshan log, or its first bytes are corrupted")
 
 

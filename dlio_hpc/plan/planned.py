@@ -11,6 +11,7 @@ from msgspec import structs
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, sweep
 from dlio_hpc.plan.options import Options
@@ -54,10 +55,24 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     return drafted
 
 
+def _check_folders(options: Options) -> None:
+    """Raise ConfigError if a folder for datasets, jobs or archives is in a dataset, or is a folder of another kind."""
+    if options.existing is None:
+        for option, folders in _data_folders(options).items():
+            for folder in folders:
+                folder_kinds.refuse_target(folder, "datasets", option)
+    folder_kinds.refuse_target(options.runs, "jobs", "--runs")
+    if options.archive is not None:
+        folder_kinds.refuse_target(options.archive, "archives", "--archive")
+
+
+def _data_folders(options: Options) -> dict[str, tuple[Path, ...]]:
+    return {"--ab": options.ab or (), "--data": () if options.data is None else (options.data,)}
+
+
 def _absent_folders(options: Options) -> Iterator[str]:
     """Yield a note for each folder for datasets that the user names and that does not exist."""
-    named = {"--ab": options.ab or (), "--data": () if options.data is None else (options.data,)}
-    for option, folders in named.items():
+    for option, folders in _data_folders(options).items():
         for folder in (Path(plan.absolute(folder)) for folder in folders):
             if not folder.exists():
                 place = filesystem.existing(folder)
@@ -73,6 +88,7 @@ def check(drafted: Planned) -> None:
 
 def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     """Plan the study and its jobs without checking the limits of the site. report: as in planned()."""
+    _check_folders(options)
     path, folders = _file(options), _folders(options)
     of_site, of_workload = _separated((*_existing(options), *options.overrides))
     _check_scanned(options, of_workload)
@@ -85,7 +101,7 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
         repeat, warmup, name = _PAIRS if folders else 1, 0, parts[0].workload.name
     else:
         file = study_file.load(str(path))
-        parts = _parts(file, options, machine, of_workload, folders)
+        parts = _parts(file, path, options, machine, of_workload, folders)
         keys = {override.partition("=")[0] for override in of_workload}
         warmup_set = {key: value for key, value in file.warmup_set.items() if key not in keys}
         about = study.About(file.description, file.verdict, warmup_set)
@@ -186,7 +202,7 @@ def _asked(
 
 
 def _parts(
-    file: study_file.StudyFile, options: Options, machine: site.Site, overrides: tuple[str, ...],
+    file: study_file.StudyFile, path: Path, options: Options, machine: site.Site, overrides: tuple[str, ...],
     folders: tuple[str, ...],
 ) -> list[study.PartRequest]:  # fmt: skip
     if options.sweeps or options.zipped or options.weak:
@@ -196,7 +212,7 @@ def _parts(
     changes = study_file.FileChanges(
         full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders
     )
-    return study_file.asked_of(file, machine, changes)
+    return study_file.asked_of(file, machine, changes, path)
 
 
 def _request(options: Options, folders: tuple[str, ...], repeat: int, warmup: int) -> study.JobRequest:

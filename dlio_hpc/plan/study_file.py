@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc.base import units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
@@ -145,15 +145,17 @@ class FileChanges(Struct, frozen=True):
     folders: tuple[str, ...] = ()
 
 
-def asked_of(file: StudyFile, site: Site, changes: FileChanges) -> list[PartRequest]:
+def asked_of(file: StudyFile, site: Site, changes: FileChanges, path: Path | None = None) -> list[PartRequest]:
     """Return the requested parts of a study. The settings of a part come from four sources: the common settings of the
     file, the settings of the part, the smaller values for laptops, and `changes`. Later sources in this list replace
-    earlier ones. The smaller values are left out if changes.full is set.
+    earlier ones. The smaller values are left out if changes.full is set. path: path of the file, for messages.
     """
-    return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
+    return [_asked_of(name, part, file, site, changes, path) for name, part in file.parts.items()]
 
 
-def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: FileChanges) -> PartRequest:
+def _asked_of(
+    name: str, part: PartFile, file: StudyFile, site: Site, changes: FileChanges, path: Path | None
+) -> PartRequest:
     layers: list[Scale] = [file, part, *([] if changes.full else [file.laptop, part.laptop])]
     settings = {key: value for layer in layers for key, value in layer.set.items()}
     for key in settings:
@@ -171,7 +173,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: F
             f"{source}.set",
         ),
         site=structs.replace(site, layout=layout_of(site, layout)),
-        axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),
+        axes=tuple(_axis(("parts", name, "sweep", key), values, path or file.name) for key, values in swept.items()),
         zipped=part.zip,
         nodes=changes.nodes or _counts(layers, "nodes", source) or (1,),
         # With --nodes, the study scales over nodes, and not over the ranks per node of the `laptop` sections.
@@ -183,6 +185,15 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: F
         title=part.title,
         folders=changes.folders,
     )
+
+
+def _axis(steps: tuple[str, ...], values: Any, source: Path | str) -> sweep.Axis:
+    """Return the values of a key. steps: keys that lead to them. source: path of the study file, or its name."""
+    try:
+        return sweep.axis_of(steps[-1], values, ".".join(steps))
+    except ConfigError as fault:
+        place = serialization.in_file(source, steps) if isinstance(source, Path) else source
+        raise ConfigError(f"{place}: {fault}") from fault
 
 
 def _counts(layers: Sequence[Scale], key: str, source: str) -> tuple[int, ...]:

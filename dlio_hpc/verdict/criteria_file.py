@@ -227,7 +227,7 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     fails and says so. Example: ["unet3d_h100"]
     """
     criteria: dict[str, Criterion] = {}
-    """Criteria by their names."""
+    """Criteria by their names. Example: {busy: {min_au: 90%}}"""
 
 
 def load(name: str) -> Criteria:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.batch.job_record import unknown
+from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import archive as archives
 from dlio_hpc.plan.plan import archive_folder
 from dlio_hpc.plan.study import Judging
@@ -39,10 +40,11 @@ class Selection(NamedTuple):
 
 
 def folder(archive: Path | None, runs: Path) -> Path:
-    """Return the folder of the archives. Raise ConfigError if it does not exist."""
+    """Return the folder of the archives. Raise ConfigError if it does not exist, or is a folder of another kind."""
     path = archive or runs / "archive"
     if not path.is_dir():
         raise ConfigError(f"{path} is not a folder of archives; give the folder with --archive")
+    folder_kinds.refuse_other(path, "archives", "--archive")
     return path
 
 

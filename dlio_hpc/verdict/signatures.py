@@ -20,6 +20,8 @@ _NAMESPACE = "dlio-hpc"
 _PATIENCE_S = 60
 # Beginning of the file of a private key, or of a public one.
 _MARKS = re.compile(rb"-----BEGIN |(?:ssh|sk|ecdsa)-")
+# Beginning of a PEM file that is no key of SSH.
+_OTHER_PEM = re.compile(rb"-----BEGIN (?:TRUSTED |NEW )?(CERTIFICATE(?: REQUEST)?|PUBLIC KEY|PKCS7)-----")
 # Line of the file that is no comment: principals, options, type and key.
 _KEY = re.compile(r"^[^#\s]\S*\s(?:.*\s)?(?:ssh|sk|ecdsa)-\S+\s+AAAA")
 
@@ -48,9 +50,16 @@ def sign(path: Path, key: Path) -> None:
         raise ConfigError(f"--sign {key}: there is no such file; give an SSH key, such as ~/.ssh/id_ed25519")
     if not _MARKS.match(_beginning(key)):
         raise ConfigError(f"--sign {key}: the file is not an SSH key; give one, such as ~/.ssh/id_ed25519")
+    if (other := _OTHER_PEM.match(_beginning(key))) is not None:
+        raise ConfigError(
+            f"--sign {key}: the file is a {other[1].decode().lower()} (PEM) and not an SSH key; give one, such as "
+            "~/.ssh/id_ed25519, or make one with ssh-keygen -t ed25519"
+        )
     done = _run(["-Y", "sign", "-q", "-f", os.fspath(key), "-n", _NAMESPACE, os.fspath(path)], b"")
     if done.returncode:
-        raise ConfigError(f"--sign {key}: ssh-keygen cannot sign with this key: {_reason(done)}")
+        reason = _reason(done)
+        advice = "; give the private key, or load it with ssh-add" if "No private key found" in reason else ""
+        raise ConfigError(f"--sign {key}: ssh-keygen cannot sign with this key: {reason}{advice}")
 
 
 def _beginning(path: Path) -> bytes:

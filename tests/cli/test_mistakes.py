@@ -4,9 +4,12 @@ A row has a name, a command, and the parts that its output must have. The table 
 message is not good enough, the program changes, and not the row. A new key or option brings its typical mistake.
 """
 
+import json
 import re
 import shlex
+import shutil
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -16,6 +19,7 @@ import numpy as np
 import pytest
 
 from dlio_hpc.config import site, workload
+from dlio_hpc.files import rundir
 from tests.conftest import runner
 from tests.support import planning, recordings
 
@@ -23,7 +27,7 @@ Files = Mapping[str, str | bytes]
 
 
 class Mistake(NamedTuple):
-    """A command and what it must say. says: parts of the output. files: contents by name, in the folder of the command.
+    """A command, after environment variables, and what it must say. says: parts of the output. files: contents by name, in the folder of the command.
     code: exit code, as in docs/reference/exit-codes.md.
     """
 
@@ -323,7 +327,7 @@ OPTIONS = (
     Mistake(
         "--ab and --data", DEMO + "--ab a b -d c", ("--ab already names the folders for datasets; leave --data out",)
     ),
-    Mistake("data folder is a file", DEMO + "-d data", ("'--data': Directory 'data' is a file",), {"data": ""}),
+    Mistake("data folder is a file", DEMO + "-d data", ("'--data': data is a file; give a folder",), {"data": ""}),
     Mistake("data folder is a URL", DEMO + "-d s3://bucket", ("s3://bucket is a URL", "mount that storage")),
     Mistake(
         "data folder on a file system without files",
@@ -927,7 +931,7 @@ WITHOUT_EFFECT = (
             {"s.yaml": STUDY + "    laptop: {sweep: {reader.prefetch: [1, 2]}}\n"}),
     Mistake("page in place of a folder", "dlio-hpc history --html .", ("cannot write .: Is a directory",)),
     Mistake("archive to a file", "dlio-hpc archive extract x.tar.zst --to w.yaml",
-            ("Directory 'w.yaml' is a file",), _w(W)),
+            ("w.yaml is a file; give a folder",), _w(W)),
     Mistake("model and files", DEMO + "-S checkpoint.model=llama3_8b -S checkpoint.files=[10]",
             ("model replaces files and model_bytes: set them to null, or model",)),
     Mistake("range of nothing", "dlio-hpc history --nodes many", ("found 'many'; use a whole number",)),
@@ -986,9 +990,149 @@ LINES = (
     Mistake("time of a sample", DEMO + "-S reader.preprocess_time=20", ("which is 20 s; give the unit",)),
 )  # fmt: skip
 
+SET = "data/npz-1/dlio-dataset.json"
+# A folder of another kind than the option takes. Nothing is written or removed.
+FOLDERS = (
+    Mistake("jobs in place of archives", "dlio-hpc history --rebuild --archive dlio-runs",
+            ("dlio-runs is a folder of jobs; give the folder of archives with --archive: dlio-runs/archive",)),
+    Mistake("site of a folder of jobs", "dlio-hpc site-report site --archive dlio-runs",
+            ("dlio-runs is a folder of jobs", "--archive: dlio-runs/archive")),
+    Mistake("datasets in place of archives", "dlio-hpc history --archive data",
+            ("data is a folder of datasets", "--archive: dlio-runs/archive"), {SET: "{}"}),
+    Mistake("prune of a folder of jobs", "dlio-hpc archive prune dlio-runs --keep 1d",
+            ("dlio-runs is a folder of jobs; give the folder of archives: dlio-runs/archive",)),
+    Mistake("clean of datasets", "dlio-hpc clean -o data",
+            ("data is a folder of datasets; give the folder of jobs with --runs: dlio-runs",), {SET: "{}"}),
+    Mistake("clean of a job", "dlio-hpc clean -o dlio-runs/done", ("dlio-runs/done is a job", "--runs: dlio-runs")),
+    Mistake("removal of the folder of datasets", "dlio-hpc datasets remove data",
+            ("data is a folder of datasets; give a dataset in it, such as data/npz-1", "datasets list -d data"),
+            {SET: "{}"}),
+    Mistake("datasets of a folder of jobs", "dlio-hpc datasets list -d dlio-runs",
+            ("dlio-runs is a folder of jobs; give the folder of datasets with --data",)),
+    Mistake("dataset as a data folder", DEMO + "-d data/npz-1",
+            ("--data data/npz-1 is a dataset; give the folder of datasets: ", "/data"), {SET: "{}"}),
+    Mistake("folder in a dataset", DEMO + "-d data/npz-1/new", ("--data data/npz-1/new is in the dataset", "/data"),
+            {SET: "{}"}),
+    Mistake("jobs in a dataset", DEMO + "-o data/npz-1",
+            ("--runs data/npz-1 is a dataset; give a folder outside of it, such as ", "/dlio-runs"), {SET: "{}"}),
+    Mistake("jobs in a job", DEMO + "-o dlio-runs/done", ("is a job; give the folder of jobs: ", "/dlio-runs")),
+    Mistake("data in a folder of jobs", DEMO + "-d dlio-runs",
+            ("--data dlio-runs is a folder of jobs; give a folder outside of it, such as ", "/dlio-data")),
+    Mistake("data in a job", DEMO + "-d dlio-runs/done", ("is a job; give a folder outside of it", "/dlio-data")),
+    Mistake("half of a pair in a dataset", DEMO + "--ab data/npz-1 data", ("--ab data/npz-1 is a dataset",),
+            {SET: "{}"}),
+)  # fmt: skip
+IMPORTED = {"u.yaml": "model: {name: unet3d}\nframework: pytorch\ndataset: {format: npz, num_files_train: 8}\n"}
+# Outputs in place of inputs, folders in place of files, and the reverse.
+TARGETS = (
+    Mistake("picture as the folder of pictures", "dlio-hpc report done --figures out.png",
+            ("out.png is the name of a file; give a folder for the pictures, such as out",)),
+    Mistake("file as the folder of pictures", "dlio-hpc report done --figures w.yaml",
+            ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("trace as a picture", "dlio-hpc report done --perfetto trace.svg",
+            ("trace.svg does not end in .json or .json.gz",)),
+    Mistake("folder as a page", "dlio-hpc report done --html .",
+            ("cannot write .: Is a directory; give the name of a file",)),
+    Mistake("folder as a workload", "dlio-hpc characterize rec -o dlio-runs",
+            ("cannot write dlio-runs: Is a directory; give the name of a file",), REC),
+    Mistake("file as a prefix", "dlio-hpc install-site w.yaml", ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("file above a prefix", "dlio-hpc install-site w.yaml/sw", ("w.yaml is a file; give a folder in its place",),
+            _w(W)),
+    Mistake("file as a data folder", DEMO + "-d w.yaml", ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("archive to prune", "dlio-hpc archive prune w.yaml --keep 1d", ("w.yaml is a file; give a folder",), _w(W)),
+    Mistake("file of a folder that does not exist", "dlio-hpc history --openmetrics nowhere/dlio.prom",
+            ("the folder nowhere does not exist; create it (mkdir -p)",)),
+    Mistake("import into its source", "dlio-hpc import u.yaml -o ./u.yaml",
+            ("--output u.yaml is the file that is read, which is not written over; give another file",), IMPORTED),
+    Mistake("page in place of criteria", "dlio-hpc accept done --criteria c.yaml --html c.yaml",
+            ("--html c.yaml is the file that is read",), _criteria("min_au: 1%")),
+    Mistake("page over notes", "dlio-hpc history --html notes.html",
+            ("note: replaced notes.html, which was not written by dlio-hpc",), {"notes.html": "mine"}, 0),
+    Mistake("name of a variable", "dlio-hpc install-site sw --env dlio-site=mycluster",
+            ("'dlio-site' cannot be the name of a variable", "'_', such as dlio_site")),
+)  # fmt: skip
+# Environment variables that set options.
+VARIABLES = (
+    Mistake("variable misspelt", f"DLIO_HPC_ACOUNT=proj {DEMO}",
+            ("note: the environment variable DLIO_HPC_ACOUNT has no effect", "did you mean 'DLIO_HPC_ACCOUNT'?"), code=0),
+    Mistake("variable of nothing", "DLIO_HPC_COLOUR=never dlio-hpc check demo -s local --no-launch",
+            ("DLIO_HPC_COLOUR has no effect, because no option has this name; dlio-hpc VERB --help",), code=0),
+    Mistake("number in words", f"DLIO_HPC_NODES=two {DEMO}",
+            ("Invalid value for the environment variable DLIO_HPC_NODES: found text 'two'; use whole numbers",)),
+    Mistake("flag in words", f"DLIO_HPC_QUIET=perhaps {DEMO}",
+            ("the environment variable DLIO_HPC_QUIET: found 'perhaps'; use true or false",)),
+    Mistake("folder of jobs that does not exist", "DLIO_HPC_RUNS=/nowhere/runs dlio-hpc wait done",
+            ("in /nowhere/runs, which does not exist",
+             "(/nowhere/runs is from the environment variable DLIO_HPC_RUNS)")),
+    Mistake("site misspelt in a variable", "DLIO_HPC_SITE=perlmuter dlio-submit demo --dry-run",
+            ("no site 'perlmuter'", "(perlmuter is from the environment variable DLIO_HPC_SITE)")),
+    Mistake("file as a folder in a variable", f"DLIO_HPC_DATA=w.yaml {DEMO}",
+            ("the environment variable DLIO_HPC_DATA: w.yaml is a file; give a folder",), _w(W)),
+    Mistake("folder of jobs that is given", "dlio-hpc wait done -o nowhere", ("in nowhere, which does not exist; name",)),
+)  # fmt: skip
+# Options of another verb, and values of another option.
+OF_OTHER_VERBS = (
+    Mistake("filter of the history", "dlio-hpc status --state failed",
+            ("No such option '--state'; it is an option of history",)),
+    Mistake("day of a site", "dlio-hpc site-report site --since 2026-11-01",
+            ("No such option '--since'; it is an option of history",)),
+    Mistake("option of a verb in a group", "dlio-hpc history --sign key", ("it is an option of baseline accept",)),
+    Mistake("interval of watch", "dlio-hpc top -d 2", ("No such option '-d': give the time", "with --every")),
+    Mistake("interval with a unit", "dlio-hpc top --every 0s", ("'--every': found '0s'; use a time above 0, such as 5s",)),
+    Mistake("limit of a wait", "dlio-hpc wait done --timeout 10m", ("timeout 10m dlio-hpc wait JOB",)),
+    Mistake("keys of a workload", "dlio-hpc workloads demo --keys", ("dlio-hpc schema workload --text lists the keys",)),
+    Mistake("key of a schema", "dlio-hpc schema workload reader.read_threads", ("grep -A3 KEY",)),
+    Mistake("days as a number of jobs", "dlio-hpc history --last 30d",
+            ("found '30d'; use a whole number of at least 1; --last counts jobs; for days, use --since DAY",)),
+    Mistake("day after the end of a month", "dlio-hpc history --since 2026-11-31",
+            ("use a day such as 2026-11-30", "2026-11 has 30 days")),
+    Mistake("verb of a document misspelt", "dlio-hpc schema --json-of darshen", ("did you mean 'darshan'?",)),
+    Mistake("table to a file", "dlio-hpc history --csv out.csv",
+            ("--csv takes no file", "dlio-hpc history --csv > out.csv"), {"out.csv": "keep"}),
+    Mistake("document to a file", "dlio-hpc report done --json out.json",
+            ("dlio-hpc report done --json > out.json",)),
+    Mistake("directory after the jobs",
+            "dlio-hpc mlperf-report done results --edition v3 --division closed --submitter anl --system lustre",
+            ("done is a job", "dlio-hpc mlperf-report results done")),
+    Mistake("job to resume", "dlio-submit --resume done -s local --dry-run", ("done is a job and not a study",)),
+    Mistake("workload and job to resume", "dlio-submit demo --resume done", ("done is a job and not a study",)),
+    Mistake("no patience", "dlio-hpc check demo -s local --patience 0", ("'--patience': found '0'; use a time above 0",)),
+)  # fmt: skip
+# Failures of the system, and files whose kind is known.
+SYSTEM = (
+    Mistake("program misspelt", "dlio-hpc record -o r -- pyhton train.py",
+            ("cannot run pyhton: it is not in PATH; did you mean 'python", )),
+    Mistake("command line in quotes", "dlio-hpc record -o r 'python3 train.py'",
+            ("leave out the quotes: dlio-hpc record -- python3 train.py",)),
+    Mistake("notebook", "dlio-hpc record -o r -- ./train.ipynb",
+            ("train.ipynb is a notebook", "jupyter nbconvert"), {"train.ipynb": "{}"}),
+    Mistake("certificate as a key", "dlio-hpc baseline accept done --message ok --force --sign cert.pem",
+            ("--sign cert.pem: the file is a certificate (PEM) and not an SSH key", "~/.ssh/id_ed25519"),
+            {"cert.pem": "-----BEGIN CERTIFICATE-----\n"}),
+    Mistake("compressed log", "dlio-hpc darshan a.darshan", ("a.darshan is compressed with gzip; decompress it: gunzip",),
+            {"a.darshan": b"\x1f\x8b\x08\x00aaaaaaaaaaaaaaaa"}, 3),
+    Mistake("text of a log", "dlio-hpc darshan a.darshan",
+            ("a.darshan is the output of darshan-parser; give the log itself",),
+            {"a.darshan": "# darshan log version: 3.41\n# compression method: ZLIB\n"}, 3),
+    Mistake("import of a shipped workload", "dlio-hpc import cosmoflow",
+            ("cosmoflow is a workload of dlio-hpc; run it: dlio-submit cosmoflow", "dlio:cosmoflow")),
+    Mistake("criteria as a list", "dlio-hpc accept done --criteria c.yaml",
+            ("criteria: found the list", "use a mapping, such as {busy: {min_au: 90%}}"),
+            {"c.yaml": "name: c\ncriteria:\n- {min_au: 90%}\n"}),
+    Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; twice: a",),
+            _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4, "
+               "columns: [{name: a, dtype: int8}, {name: a, dtype: int8}]}\n")),
+    Mistake("range in a study", "dlio-submit --study s.yaml -s local --dry-run",
+            ("s.yaml, line 5: parts.a.sweep.reader.read_threads: the range 1..4*1 never ends",),
+            {"s.yaml": STUDY.replace("[1, 2]", "1..4*1")}),
+    Mistake("folder that check would create", "dlio-hpc check demo -s local -d nowhere --no-launch",
+            ("note   folders", "nowhere does not exist"), code=0),
+)  # fmt: skip
+
 TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
+    "folders": FOLDERS, "targets": TARGETS, "variables": VARIABLES, "verbs": OF_OTHER_VERBS, "system": SYSTEM,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")
@@ -1023,13 +1167,32 @@ def test_the_message_says_what_would_do(mistake: Mistake, place: Path, tmp_path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    done = runner(tmp_path)(*shlex.split(mistake.command))  # a traceback fails the test
+    words = shlex.split(mistake.command)
+    variables = [word for word in takewhile(lambda word: not word.startswith("dlio-"), words)]
+    environment = dict(text.split("=", 1) for text in variables)
+    done = runner(tmp_path)(*words[len(variables) :], **environment)  # a traceback fails the test
     text = f"{done.err}\n{done.out}"
     assert done.code == mistake.code, text
     for part in mistake.says:
         assert part in text
     assert len([line for line in done.err.splitlines() if line]) <= _MOST_LINES
     assert not _JARGON.search(re.sub(r"'[^']*'", "''", done.err)), done.err
+
+
+def test_a_dry_run_refuses_to_follow_a_job_that_failed(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "dlio-runs" / "done", tmp_path / "broken")
+    record = tmp_path / "broken" / rundir.JOB
+    job = json.loads(record.read_text())
+    job["states"][-1]["state"] = "failed"
+    record.write_text(json.dumps(job))
+    done = runner(tmp_path)(*shlex.split(DEMO), "--after", "./broken")
+    assert done.code == 2
+    assert "this job ended as failed; no job can depend on it" in done.err
+
+
+def test_the_same_log_twice_is_no_comparison(place: Path, tmp_path: Path) -> None:
+    done = runner(place)("dlio-hpc", "similarity", "done", "dlio-runs/done")
+    assert "Both are the same log or job" in done.out.splitlines()[0]
 
 
 def test_the_table_is_large_and_names_are_unique() -> None:

@@ -17,14 +17,19 @@ _NAMED = 6
 _LETTERS = 20
 
 
-def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -> Page:
-    """Return the report on two programs. known: scores of published pairs of programs."""
+SAME = Banner("inconclusive", "Both are the same log or job, so the scores say nothing about two programs.")
+
+
+def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks, is_same: bool = False) -> Page:
+    """Return the report on two programs. known: scores of published pairs of programs. is_same: whether both are the
+    same log or job.
+    """
     notes = [f"Note on {letter}: {note}" for letter, profile in (("A", a), ("B", b)) for note in profile.notes]
     distances = Facts("Whole distributions", list(rows.distances(a, b, similarity)))
     return Page(
         title="Similarity",
         subtitle=f"{a.title} and {b.title}",
-        banner=banner_of_pair(similarity, known, " and ".join(rows.names([a, b]))),
+        banner=SAME if is_same else banner_of_pair(similarity, known, " and ".join(rows.names([a, b]))),
         facts=[Facts(f"{letter}: {rows.short(profile)}", _facts(profile)) for letter, profile in (("A", a), ("B", b))],
         sections=[
             Section("Factors", [Table("", rows.FACTOR_HEADER, rows.factors(similarity))], page_order=1),

@@ -1,0 +1,103 @@
+"""Folders that users give in place of another kind of folder: jobs, archives and datasets, and the folders of each."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE
+from dlio_hpc.files import rundir
+from dlio_hpc.files.archive import SUFFIX
+
+FolderKind = Literal["jobs", "archives", "datasets"]
+
+
+class _Signs(NamedTuple):
+    """What shows that a folder is of a kind. patterns: what such a folder contains. usual: its path by default. others:
+    where it is, seen from a folder that is given in its place.
+    """
+
+    patterns: tuple[str, ...]
+    usual: str
+    others: tuple[str, ...]
+
+
+_KINDS: dict[FolderKind, _Signs] = {
+    "jobs": _Signs((rundir.JOBS, f"[!.]*/{rundir.STUDY}"), "dlio-runs", ("..",)),
+    "archives": _Signs((f"*{SUFFIX}",), "dlio-runs/archive", ("archive", "../archive", "..")),
+    "datasets": _Signs((f"*/{FINGERPRINT_FILE}",), "dlio-data", ("..",)),
+}
+# Folders that are themselves a job, a study or a dataset, by the file that shows it.
+_MEMBERS = {rundir.JOB: "a job", rundir.STUDY: "a study", FINGERPRINT_FILE: "a dataset"}
+
+
+def refuse_other(folder: Path, wanted: FolderKind, option: str, needed: bool = False) -> None:
+    """Raise ConfigError if a folder to read is of another kind than `wanted`. option: option that gives the folder.
+    needed: whether a folder of an unknown kind, or an empty one, is refused, too.
+    """
+    if holds(folder, wanted):
+        return
+    what = described(folder)
+    right = next((path for path in _candidates(folder, wanted) if holds(path, wanted)), None)
+    if what is None and not needed and right != folder / "archive":
+        return
+    fault = f"has no {wanted}" if what is None else f"is {what}"
+    place = f": {right}" if right is not None else f", such as {_KINDS[wanted].usual}"
+    with_option = f" with {option}" if option else ""
+    raise ConfigError(f"{folder} {fault}; give the folder of {wanted}{with_option}{place}")
+
+
+def _candidates(folder: Path, wanted: FolderKind) -> list[Path]:
+    signs = _KINDS[wanted]
+    nearby = [folder.parent / other[3:] if other.startswith("..") else folder / other for other in signs.others]
+    return [*nearby, Path(signs.usual)]
+
+
+def refuse_target(folder: Path, wanted: FolderKind, option: str) -> None:
+    """Raise ConfigError if new jobs, archives or datasets cannot go to a folder, because it is in a dataset, or is a
+    job or a folder of another kind. option: option that gives the folder.
+    """
+    absolute = Path(os.path.abspath(folder))
+    outer = next((path for path in (absolute, *absolute.parents) if _is_dataset(path)), None)
+    if outer is None and holds(absolute, wanted):
+        return
+    what = described(absolute) if outer is None else "a dataset" if outer == absolute else f"in the dataset {outer}"
+    if what is None:
+        return
+    parent = (outer or absolute).parent
+    usual = (parent if outer is None and member(absolute) is None else parent.parent) / _KINDS[wanted].usual
+    if (outer is not None and wanted == "datasets") or holds(parent, wanted):
+        raise ConfigError(f"{option} {folder} is {what}; give the folder of {wanted}: {parent}")
+    if wanted == "jobs" and what == "a folder of datasets":
+        return
+    raise ConfigError(f"{option} {folder} is {what}; give a folder outside of it, such as {usual}")
+
+
+def _is_dataset(folder: Path) -> bool:
+    return os.path.isfile(folder / FINGERPRINT_FILE)
+
+
+def described(folder: Path) -> str | None:
+    """Return what a folder is, such as "a dataset" or "a folder of jobs"; None if this is unknown."""
+    kind = next((kind for kind in _KINDS if holds(folder, kind)), None)
+    return member(folder) or (None if kind is None else f"a folder of {kind}")
+
+
+def member(folder: Path) -> str | None:
+    """Return "a job", "a study" or "a dataset" if the folder is one; otherwise None."""
+    return next((what for name, what in _MEMBERS.items() if os.path.isfile(folder / name)), None)
+
+
+def holds(folder: Path, kind: FolderKind) -> bool:
+    """Return whether a folder contains something by which its kind is known."""
+    with suppress(OSError):
+        return any(next(folder.glob(pattern), None) is not None for pattern in _KINDS[kind].patterns)
+    return False
+
+
+def some(folder: Path) -> list[str]:
+    """Return the sorted names of the datasets in a folder."""
+    with suppress(OSError):
+        return sorted(path.parent.name for path in folder.glob(_KINDS["datasets"].patterns[0]))
+    return []
