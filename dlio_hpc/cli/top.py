@@ -21,7 +21,9 @@ from dlio_hpc.documents.jobs import LiveDocument, LiveJobRun
 
 @click.command(context_settings=SETTINGS)
 @on_jobs
-@option("--json", "as_json", is_flag=True, help="Print a JSON document on a line for each job, every --every.")
+@option(
+    "--json", "as_json", is_flag=True, help="Print a JSON document on a line for each job, at the interval --every."
+)
 @option(
     "--every", callback=parsed(duration), metavar="TIME", default="10s", show_default=True,
     help="Time between two lines on a job, if stdout is no terminal or with --json.",

@@ -108,9 +108,9 @@ def _version(file: IO[bytes], path: Path) -> str:
         return ""
     if path.suffix != log_files.SUFFIX:
         path_kinds.refuse_other(path, "a Darshan log or, for dlio-hpc characterize, a recording")
-    text = next((text for start, text in _OTHER_STARTS.items() if head.startswith(start)), None)
-    if text is not None:
-        raise InvalidRun(f"{path} is {text}")
+    other = next((what for start, what in _OTHER_STARTS.items() if head.startswith(start)), None)
+    if other is not None:
+        raise InvalidRun(f"{path} is {other}")
     raise InvalidRun(f"{path} is not a Darshan log, or its first bytes are corrupted")
 
 

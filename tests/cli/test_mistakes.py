@@ -27,8 +27,8 @@ Files = Mapping[str, str | bytes]
 
 
 class Mistake(NamedTuple):
-    """A command, after environment variables, and what it must say. says: parts of the output. files: contents by name, in the folder of the command.
-    code: exit code, as in docs/reference/exit-codes.md.
+    """A command and what it must say. command: may begin with environment variables. says: parts of the output. files:
+    contents by name, in the folder of the command. code: exit code, as in docs/reference/exit-codes.md.
     """
 
     name: str
@@ -1054,7 +1054,8 @@ TARGETS = (
 # Environment variables that set options.
 VARIABLES = (
     Mistake("variable misspelt", f"DLIO_HPC_ACOUNT=proj {DEMO}",
-            ("note: the environment variable DLIO_HPC_ACOUNT has no effect", "did you mean 'DLIO_HPC_ACCOUNT'?"), code=0),
+            ("note: the environment variable DLIO_HPC_ACOUNT has no effect", "did you mean 'DLIO_HPC_ACCOUNT'?"),
+            code=0),
     Mistake("variable of nothing", "DLIO_HPC_COLOUR=never dlio-hpc check demo -s local --no-launch",
             ("DLIO_HPC_COLOUR has no effect, because no option has this name; dlio-hpc VERB --help",), code=0),
     Mistake("number in words", f"DLIO_HPC_NODES=two {DEMO}",
@@ -1068,7 +1069,8 @@ VARIABLES = (
             ("no site 'perlmuter'", "(perlmuter is from the environment variable DLIO_HPC_SITE)")),
     Mistake("file as a folder in a variable", f"DLIO_HPC_DATA=w.yaml {DEMO}",
             ("the environment variable DLIO_HPC_DATA: w.yaml is a file; give a folder",), _w(W)),
-    Mistake("folder of jobs that is given", "dlio-hpc wait done -o nowhere", ("in nowhere, which does not exist; name",)),
+    Mistake("folder of jobs that is given", "dlio-hpc wait done -o nowhere",
+            ("in nowhere, which does not exist; name",)),
 )  # fmt: skip
 # Options of another verb, and values of another option.
 OF_OTHER_VERBS = (
@@ -1078,9 +1080,11 @@ OF_OTHER_VERBS = (
             ("No such option '--since'; it is an option of history",)),
     Mistake("option of a verb in a group", "dlio-hpc history --sign key", ("it is an option of baseline accept",)),
     Mistake("interval of watch", "dlio-hpc top -d 2", ("No such option '-d': give the time", "with --every")),
-    Mistake("interval with a unit", "dlio-hpc top --every 0s", ("'--every': found '0s'; use a time above 0, such as 5s",)),
+    Mistake("interval with a unit", "dlio-hpc top --every 0s",
+            ("'--every': found '0s'; use a time above 0, such as 5s",)),
     Mistake("limit of a wait", "dlio-hpc wait done --timeout 10m", ("timeout 10m dlio-hpc wait JOB",)),
-    Mistake("keys of a workload", "dlio-hpc workloads demo --keys", ("dlio-hpc schema workload --text lists the keys",)),
+    Mistake("keys of a workload", "dlio-hpc workloads demo --keys",
+            ("dlio-hpc schema workload --text lists the keys",)),
     Mistake("key of a schema", "dlio-hpc schema workload reader.read_threads", ("grep -A3 KEY",)),
     Mistake("days as a number of jobs", "dlio-hpc history --last 30d",
             ("found '30d'; use a whole number of at least 1; --last counts jobs; for days, use --since DAY",)),
@@ -1096,7 +1100,8 @@ OF_OTHER_VERBS = (
             ("done is a job", "dlio-hpc mlperf-report results done")),
     Mistake("job to resume", "dlio-submit --resume done -s local --dry-run", ("done is a job and not a study",)),
     Mistake("workload and job to resume", "dlio-submit demo --resume done", ("done is a job and not a study",)),
-    Mistake("no patience", "dlio-hpc check demo -s local --patience 0", ("'--patience': found '0'; use a time above 0",)),
+    Mistake("no patience", "dlio-hpc check demo -s local --patience 0",
+            ("'--patience': found '0'; use a time above 0",)),
 )  # fmt: skip
 # Failures of the system, and files whose kind is known.
 SYSTEM = (
@@ -1109,7 +1114,8 @@ SYSTEM = (
     Mistake("certificate as a key", "dlio-hpc baseline accept done --message ok --force --sign cert.pem",
             ("--sign cert.pem: the file is a certificate (PEM) and not an SSH key", "~/.ssh/id_ed25519"),
             {"cert.pem": "-----BEGIN CERTIFICATE-----\n"}),
-    Mistake("compressed log", "dlio-hpc darshan a.darshan", ("a.darshan is compressed with gzip; decompress it: gunzip",),
+    Mistake("compressed log", "dlio-hpc darshan a.darshan",
+            ("a.darshan is compressed with gzip; decompress it: gunzip",),
             {"a.darshan": b"\x1f\x8b\x08\x00aaaaaaaaaaaaaaaa"}, 3),
     Mistake("text of a log", "dlio-hpc darshan a.darshan",
             ("a.darshan is the output of darshan-parser; give the log itself",),
@@ -1167,10 +1173,10 @@ def test_the_message_says_what_would_do(mistake: Mistake, place: Path, tmp_path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    words = shlex.split(mistake.command)
-    variables = [word for word in takewhile(lambda word: not word.startswith("dlio-"), words)]
+    line = shlex.split(mistake.command)
+    variables = list(takewhile(lambda word: not word.startswith("dlio-"), line))
     environment = dict(text.split("=", 1) for text in variables)
-    done = runner(tmp_path)(*words[len(variables) :], **environment)  # a traceback fails the test
+    done = runner(tmp_path)(*line[len(variables) :], **environment)  # a traceback fails the test
     text = f"{done.err}\n{done.out}"
     assert done.code == mistake.code, text
     for part in mistake.says:
