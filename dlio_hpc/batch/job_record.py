@@ -188,13 +188,11 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
         return ConfigError(_no_archive(path))
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
-    if not folder.exists():
-        return ConfigError(f"no job or study {path.name!r} in {folder}, which does not exist; name the folder of jobs "
-                           "with --runs, or give the path of a directory or archive")  # fmt: skip
     meant = name_hint(path.name, [*names, *remembered])
+    advice = "dlio-hpc status lists jobs" if folder.exists() else "that folder does not exist"
     return ConfigError(
         f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give a name in that folder, or the path "
-        "of a directory or archive (dlio-hpc status lists jobs)"
+        f"of a directory or archive ({advice})"
     )
 
 

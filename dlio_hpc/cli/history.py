@@ -126,10 +126,12 @@ def history(
         sys.stdout.buffer.write(histories.export(folder))
         return 0
     entries = histories.entries(folder, Where(pattern, **wanted))
-    if not entries:
-        _say_empty(pattern, wanted, folder, outputs)
+    if not entries and not outputs.as_json:
+        _say_empty(pattern, wanted, folder, outputs)  # before the header of the CSV
     _print_data(_newest(entries, last), outputs)
     if not entries:
+        if outputs.as_json:
+            _say_empty(pattern, wanted, folder, outputs)
         return 0
     for name, path in monitored.items():
         _monitor(name, path, entries, folder)

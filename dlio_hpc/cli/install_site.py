@@ -52,7 +52,9 @@ def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if equals and not re.fullmatch(r"[A-Za-z_]\w*", name):
         allowed = re.sub(r"\W", "_", name)
-        raise ValueError(f"{name!r} cannot be the name of a variable; use letters, digits and '_', such as {allowed}")
+        raise ValueError(
+            f"{name!r} cannot be the name of a variable; use letters, digits and '_', such as {allowed}, not {text!r}"
+        )
     if not equals:
         raise ValueError(f"expected NAME=VALUE, such as DLIO_HPC_SITE=mycluster, not {text!r}")
     return name, value

@@ -5,7 +5,7 @@ import json
 import click
 
 from dlio_hpc.cli import json_documents
-from dlio_hpc.cli.verbs import SETTINGS, Choice, argument
+from dlio_hpc.cli.verbs import SETTINGS, NamedChoice, argument
 
 NAMES = ("workload", "site", "study", "suite", "criteria")
 
@@ -14,7 +14,7 @@ NAMES = ("workload", "site", "study", "suite", "criteria")
 @argument("name", type=click.Choice(NAMES), required=False)
 @click.option("--text", "as_text", is_flag=True, help="Print all keys of NAME for a terminal of 80 columns instead.")
 @click.option(
-    "--json-of", "verb", type=Choice(list(json_documents.DOCUMENTS)), metavar="VERB",
+    "--json-of", "verb", type=NamedChoice(list(json_documents.DOCUMENTS)), metavar="VERB",
     help='Print the schema of what a verb prints with --json: report, "baseline list".',
 )  # fmt: skip
 def schema(name: str | None, as_text: bool, verb: str | None) -> None:

@@ -79,7 +79,8 @@ def submit(
     with _refused_in_junit(manner):
         planned = api.plan_jobs(options, report)
         if manner.dry_run:
-            api.check_parents(planned, parents)
+            if parents:
+                api.check_parents(planned, parents)
             _show(planned, manner)
             return 0
         submission = api.start(planned, parents, report, verbose)

@@ -44,7 +44,7 @@ class FolderType(PathType):
         return super().convert(value, param, ctx)
 
 
-class Choice(click.Choice):  # type: ignore[type-arg]
+class NamedChoice(click.Choice):  # type: ignore[type-arg]
     """Type of options with a few possible values. It suggests the nearest value for an unknown one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -175,7 +175,7 @@ def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of an option or argument. Its type suggests valid values in error messages."""
     kind = settings.get("type")
     if isinstance(kind, click.Choice):
-        return settings | {"type": Choice(kind.choices)}
+        return settings | {"type": NamedChoice(kind.choices)}
     if isinstance(kind, click.IntRange):
         return settings | {"type": _Count(kind.min, kind.max)}
     return settings | {"type": _Count()} if kind is int else settings

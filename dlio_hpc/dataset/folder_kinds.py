@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE
 from dlio_hpc.files import rundir
-from dlio_hpc.files.archive import SUFFIX
 
 FolderKind = Literal["jobs", "archives", "datasets"]
 
@@ -25,7 +24,7 @@ class _Signs(NamedTuple):
 
 _KINDS: dict[FolderKind, _Signs] = {
     "jobs": _Signs((rundir.JOBS, f"[!.]*/{rundir.STUDY}"), "dlio-runs", ("..",)),
-    "archives": _Signs((f"*{SUFFIX}",), "dlio-runs/archive", ("archive", "../archive", "..")),
+    "archives": _Signs(("*.tar.zst",), "dlio-runs/archive", ("archive", "../archive", "..")),
     "datasets": _Signs((f"*/{FINGERPRINT_FILE}",), "dlio-data", ("..",)),
 }
 # Folders that are themselves a job, a study or a dataset, by the file that shows it.
@@ -58,7 +57,10 @@ def refuse_target(folder: Path, wanted: FolderKind, option: str) -> None:
     """Raise ConfigError if new jobs, archives or datasets cannot go to a folder, because it is in a dataset, or is a
     job or a folder of another kind. option: option that gives the folder.
     """
-    absolute = Path(os.path.abspath(folder))
+    try:
+        absolute = Path(os.path.abspath(folder))
+    except FileNotFoundError:
+        return  # the working directory is gone, which is reported where the path is used
     outer = next((path for path in (absolute, *absolute.parents) if _is_dataset(path)), None)
     if outer is None and holds(absolute, wanted):
         return

@@ -1063,14 +1063,14 @@ VARIABLES = (
     Mistake("flag in words", f"DLIO_HPC_QUIET=perhaps {DEMO}",
             ("the environment variable DLIO_HPC_QUIET: found 'perhaps'; use true or false",)),
     Mistake("folder of jobs that does not exist", "DLIO_HPC_RUNS=/nowhere/runs dlio-hpc wait done",
-            ("in /nowhere/runs, which does not exist",
+            ("in /nowhere/runs;", "that folder does not exist",
              "(/nowhere/runs is from the environment variable DLIO_HPC_RUNS)")),
     Mistake("site misspelt in a variable", "DLIO_HPC_SITE=perlmuter dlio-submit demo --dry-run",
             ("no site 'perlmuter'", "(perlmuter is from the environment variable DLIO_HPC_SITE)")),
     Mistake("file as a folder in a variable", f"DLIO_HPC_DATA=w.yaml {DEMO}",
             ("the environment variable DLIO_HPC_DATA: w.yaml is a file; give a folder",), _w(W)),
     Mistake("folder of jobs that is given", "dlio-hpc wait done -o nowhere",
-            ("in nowhere, which does not exist; name",)),
+            ("in nowhere;", "(that folder does not exist)")),
 )  # fmt: skip
 # Options of another verb, and values of another option.
 OF_OTHER_VERBS = (
