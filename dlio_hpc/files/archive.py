@@ -35,8 +35,8 @@ _WRITTEN = (
 # Names of jobs: that of the workload or study, the time, six digits, and the number of a job of a study.
 _JOB = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
 _LEVEL = 3
-# First bytes of a file that zstd compressed.
-_MAGIC = (0xFD2FB528).to_bytes(4, "little")
+# Number of first bytes that show whether a file is a text. An archive is none: its second byte is no character.
+_HEAD = 64
 _WANTED = "the archive of a job, such as dlio-runs/archive/JOB.tar.zst"
 # Maximum size in bytes of a recording (timeline, Darshan log) that is read into the memory of a login node. Other files
 # of a job are limited to rundir.LARGEST_DOCUMENT.
@@ -461,6 +461,11 @@ def _is_safe(name: str) -> bool:
     return not {"", ".", ".."} & set(parts) and "\0" not in name
 
 
+def _is_text(head: bytes) -> bool:
+    """Return whether the first bytes of a file are printable ASCII of more than one character."""
+    return len(head) > 1 and head.isascii() and head.decode().replace("\n", "").replace("\t", "").isprintable()
+
+
 @contextmanager
 def _opening(path: Path) -> Iterator[io.BufferedReader]:
     """Open an archive for reading. If `path` is a pipe, do not block. Raise ConfigError if it is another kind of file,
@@ -477,6 +482,6 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
             safe_folders.close(descriptor)
             raise InvalidRun(f"{path} is not an archive: it is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
-            if not path.name.endswith(SUFFIX) and not file.peek(len(_MAGIC)).startswith(_MAGIC):
-                raise ConfigError(f"{path} is not an archive of a job; this needs {_WANTED}")
+            if not path.name.endswith(SUFFIX) and _is_text(file.peek(_HEAD)[:_HEAD]):
+                raise ConfigError(f"{path} is a text, not an archive of a job; this needs {_WANTED}")
             yield file

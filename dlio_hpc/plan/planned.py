@@ -145,7 +145,7 @@ def _folders(options: Options) -> tuple[str, ...]:
     if os.path.realpath(folders[0]) == os.path.realpath(folders[1]):
         raise ConfigError(f"--ab: {folders[0]} and {folders[1]} are the same folder")
     absent = [folder for folder in folders if not os.path.exists(folder)]
-    if len(absent) == 1:
+    if len(absent) == 1 and options.existing is None:
         raise ConfigError(
             f"--ab: the folder {absent[0]} does not exist, but the other one does; correct its name, or create it"
         )

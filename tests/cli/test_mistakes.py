@@ -969,7 +969,7 @@ LINES = (
     Mistake("table as a job", "dlio-hpc compare t.csv", ("t.csv is a table (CSV)",), {"t.csv": "a,b"}),
     Mistake("page as an archive", "dlio-hpc archive verify page.html",
             ("page.html is a page (HTML)", "needs the archive of a job"), {"page.html": "<html>"}),
-    Mistake("other file as a job", "dlio-hpc report notes", ("notes is not an archive of a job",), {"notes": "hello"}),
+    Mistake("other file as a job", "dlio-hpc report notes", ("notes is a text, not an archive",), {"notes": "hello"}),
     Mistake("folder of jobs as a job", "dlio-hpc report dlio-runs",
             ("dlio-runs is the folder of all jobs", "the newest: dlio-runs/done", "dlio-hpc status --runs dlio-runs")),
     Mistake("archive that is missing", "dlio-hpc accept dlio-runs/archive/dnoe.tar.zst --criteria acceptance",

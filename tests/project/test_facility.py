@@ -1,5 +1,6 @@
 """Profiles, workloads and defaults in the folders of a user or a facility are used before the shipped ones."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,12 @@ def login(run: Run, tmp_path: Path) -> Login:
     return Login(run, tmp_path)
 
 
+def _entry(listed: str, start: str) -> str:
+    """Return the entry of a list that begins with `start` as one line."""
+    (entry,) = re.findall(rf"^{re.escape(start)}.*(?:\n {{9,}}.*)*", listed, re.MULTILINE)
+    return " ".join(entry.split())
+
+
 def test_a_facilitys_profile_and_workload_are_used_by_name(login: Login, tmp_path: Path) -> None:
     login.profile(login.site, "mine", change=_with_ranks("3"))
     login.workload(login.site, "small", lambda text: text.replace("name: demo", "name: small"))
@@ -67,10 +74,8 @@ def test_a_facilitys_profile_and_workload_are_used_by_name(login: Login, tmp_pat
     assert "--ntasks-per-node=3\n" in made["script"]
     assert made["job"].startswith("small-")
     listed = login("dlio-hpc", "sites").out
-    assert f"[{login.site}]" in next(line for line in listed.splitlines() if line.startswith("  mine "))
-    assert f"[{login.site}]" in next(
-        line for line in login("dlio-hpc", "workloads").out.splitlines() if line.startswith("small ")
-    )
+    assert f"[{login.site}]" in _entry(listed, "  mine ")
+    assert f"[{login.site}]" in _entry(login("dlio-hpc", "workloads").out, "small ")
     shown = login("dlio-hpc", "sites", "mine").out
     assert "ranks_per_node: 3" in shown
     files = {one["name"]: one["file"] for one in login("dlio-hpc", "sites", "--json").json["sites"]}
@@ -85,9 +90,9 @@ def test_a_facilitys_name_wins_over_a_shipped_one_and_a_users_over_both(login: L
     line = "  polaris      pbs      "
     for folder, text in ((login.site, "of the facility"), (login.own, "of the user")):
         login.profile(folder, "polaris", "polaris", _described(text))
-        (line_shown,) = [row for row in login("dlio-hpc", "sites").out.splitlines() if row.startswith(line)]
-        assert text in line_shown
-        assert line_shown.endswith(f"[{folder}, instead of the shipped one]")
+        entry = _entry(login("dlio-hpc", "sites").out, line)
+        assert text in entry
+        assert entry.endswith(f"[{folder}, instead of the shipped one]")
 
 
 def test_folders_are_searched_in_their_order(login: Login, tmp_path: Path) -> None:

@@ -715,7 +715,8 @@ def test_a_study_is_not_taken_for_another_of_a_longer_name(run: Run, tmp_path: P
     assert run("dlio-submit", "--resume", "demo").code == 2
 
 
-def test_a_study_of_checkpoints_shows_the_rate_of_writing_them(tmp_path: Path) -> None:
+def test_a_study_of_checkpoints_shows_the_rate_of_writing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     some = Distribution(0.1, 0.1, 0.1, 0.1, 0.1)
     asked = studies.asked("llama3_8b", "checkpoint.transfer_size=1MiB,4MiB", settings=())
     made = studies.make(tmp_path, asked)
