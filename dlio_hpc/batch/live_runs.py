@@ -18,6 +18,8 @@ from dlio_hpc.results.live_state import Phase, RankState
 _WINDOW_S, _RATES = 5.0, 40
 # Least share of the steps for which the others wait for a rank that is called the slowest.
 _WAITED_FOR = 0.01
+# Least seconds of a run whose rate is shown.
+_LEAST_S = 1e-6
 # Least seconds of a run from which the time left is estimated.
 _SOONEST_S = 2.0
 
@@ -79,7 +81,7 @@ class LiveRun(RunProgress, frozen=True):
     @property
     def mean_rate(self) -> float | None:
         """Bytes per second since the first step or file; None if no bytes are known."""
-        return self.bytes / self.elapsed_s if self.elapsed_s > 0 and self.bytes else None
+        return self.bytes / self.elapsed_s if self.elapsed_s > _LEAST_S and self.bytes else None
 
     @property
     def left_s(self) -> float | None:

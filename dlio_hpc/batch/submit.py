@@ -24,7 +24,7 @@ from dlio_hpc.config import scheduler_facts
 from dlio_hpc.darshan import setup
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import filesystem, rundir, safe_folders
-from dlio_hpc.plan import notes, packages, site_limits
+from dlio_hpc.plan import cost, notes, packages, site_limits
 from dlio_hpc.plan.plan import Plan, datasets
 from dlio_hpc.plan.study import Study
 
@@ -52,11 +52,16 @@ def check(plans: Sequence[Plan]) -> None:
 
 
 def _check_space(plans: Sequence[Plan]) -> None:
-    """Raise ConfigError if the datasets that the jobs generate do not fit on their file systems."""
+    """Raise ConfigError if the datasets that the jobs generate, or the checkpoints of a model that they store, do not
+    fit on their file systems.
+    """
     runs = datasets(run for plan in plans for run in plan.runs)
     for folder in {run.data for run in runs}:
         stored = [run.stored for run in runs if run.data == folder]
         dataset_folder.check_space(stored, filesystem.existing(Path(folder)))
+    for plan in plans:
+        for run in plan.runs:
+            cost.require_space(run, plan.ranks)
 
 
 def check_commands(plans: Sequence[Plan]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
@@ -46,6 +47,8 @@ def accept(
     if archive is not None:
         judged_jobs.folder(archive, runs)
     jobs = judged_jobs.select([job], archive, runs, console.say).jobs
+    if not jobs:
+        raise ConfigError(f"{job} has no job that has ended; see dlio-hpc status")
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
     before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
     accepted = baselines.accept(

@@ -62,6 +62,12 @@ class Facility(NamedTuple):
 
 def of_facility(facility: Facility) -> Page:
     """Return the dashboard of a facility."""
+    future = [row for row in facility.rows if row.newest.ended > facility.now]
+    facility = facility._replace(
+        rows=[row for row in facility.rows if row not in future],
+        unread=[*facility.unread, *(Unread(row.newest.job, f"it ends at {row.newest.ended}, in the future: a clock was "
+                                           "wrong") for row in future)],
+    )  # fmt: skip
     judged = [row for row in facility.rows if row.outcome is not None]
     last = max((row.night for row in judged), default=None)
     rows = sorted(judged, key=lambda row: (-row.night.toordinal(), _severity(row), row.site, row.name))

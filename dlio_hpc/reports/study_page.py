@@ -97,7 +97,12 @@ def _part(report: StudyReport, finding: Finding) -> Section:
         Lines(study_text.cached(finding)),
         *_ranking(finding),
         *(
-            Table(study_text.scaling_title(curve), study_rows.scaling_header(), study_rows.scaling(curve))
+            Table(
+                study_text.scaling_title(curve),
+                study_rows.scaling_header(),
+                study_rows.scaling(curve),
+                legend=study_rows.SCALING_LEGEND,
+            )
             for curve in finding.scalings
         ),
         Pictures("", lambda: _of_part(report, finding)),

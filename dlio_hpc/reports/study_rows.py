@@ -22,6 +22,12 @@ _SHOWN = 60
 _SCALES = {"nodes", "ranks per node"}
 _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": "?"}
 
+# Explanation of the table of a scaling curve.
+SCALING_LEGEND = (
+    "Computation is emulated: a step takes as long on many ranks as on one. The speed-up is that of the storage; "
+    "the program may scale less well."
+)
+
 
 def short(keys: Sequence[str]) -> dict[str, str]:
     """Return a short name for each key: the part after its last dot if that is unique and clear, otherwise the whole

@@ -5,10 +5,22 @@ from typing import NamedTuple
 
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.plan.study import Judging
-from dlio_hpc.verdict import acceptance, criteria_file, regression, run_groups, site_spread, trend
+from dlio_hpc.verdict import (
+    acceptance,
+    baseline_comparison,
+    criteria_file,
+    regression,
+    run_groups,
+    site_spread,
+    trend,
+)
+from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key, together
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.site_spread import NightPrior
+
+# Largest number of nights at a lower level that do not show whether the level lasts.
+_BRIEF = 3
 
 
 class BaselineCandidate(NamedTuple):
@@ -61,11 +73,11 @@ def nothing(entry: Entry) -> str:
 
 def objections(
     entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry], judging: Judging | None = None,
-    nights: Sequence[Entry] = (),
+    nights: Sequence[Entry] = (), active: Sequence[Accepted] = (),
 ) -> list[list[str]]:  # fmt: skip
     """Return the objections to each candidate, one per line. entry: the job that the user named. past: the history.
     judging: settings of the verdict of the job's suite; None if the job belongs to no suite. nights: the earlier nights
-    of its study.
+    of its study. active: the active baselines.
     """
     failed = _failed_criteria([*nights, entry], judging, past)
     known = together(past)
@@ -78,7 +90,10 @@ def objections(
         _faults(entry, candidate)
         or [
             *(text for key, text in failed if key in (None, candidate.group.key)),
-            *_brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job]),
+            *(
+                _brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job])
+                or _brief_regressions(candidate, past, active)
+            ),
         ]
         for candidate in candidates
     ]
@@ -133,6 +148,19 @@ def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: 
         return []
     clause = regression.brief_words(brief)
     return [f"{group.key.title} is {clause}; accept it after more nights, which show whether this lasts"]
+
+
+def _brief_regressions(candidate: BaselineCandidate, past: Sequence[Entry], active: Sequence[Accepted]) -> list[str]:
+    """Return an objection if the measurement is a regression against the baseline that it would replace, and only a few
+    nights show the new level. past: the history. active: the active baselines; those of later jobs are ignored.
+    """
+    older = [baseline for baseline in active if baseline.group.ended <= candidate.job.ended]
+    judged = baseline_comparison.judge([candidate.job], past, older)
+    return [
+        f"{candidate.group.key.title} is {verdict.why}; accept it after more nights, which show whether this lasts"
+        for verdict in judged.verdicts
+        if verdict.key == candidate.group.key and verdict.outcome == "regression" and 0 < verdict.newest <= _BRIEF
+    ][:1]
 
 
 def _passed_over(entry: Entry, group: Group) -> list[str]:

@@ -343,7 +343,8 @@ def accept(
     candidates = baseline_candidates.of((entry, *reversed(earlier)))
     if not candidates:
         raise ConfigError(f"{entry.job} cannot be a baseline: {baseline_candidates.nothing(entry)}")
-    against = baseline_candidates.objections(entry, candidates, past, judging, earlier)
+    known = active(read(folder))
+    against = baseline_candidates.objections(entry, candidates, past, judging, earlier, known)
     if not force and (faults := [objection for objected in against for objection in objected]):
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"

@@ -126,6 +126,14 @@ def test_a_study_with_the_name_of_a_suite_does_not_hide_it(archives: Path, tmp_p
     assert sorted(row.kind for row in rows) == ["study", "suite"]
 
 
+def test_an_end_in_the_future_is_no_last_night(archives: Path) -> None:
+    """The clock of a login node was wrong when it collected a job."""
+    opening = _page(archives, now=nights.day(LAST - 1)).banner
+    assert opening.state == "bad"
+    assert "Cannot be read: " in opening.text
+    assert "Last night 2026-11-23" not in opening.text
+
+
 def test_gaps_are_shown_and_said(archives: Path) -> None:
     lines = _cards(_page(archives))["nightly on local"].lines
     assert lines[0].nights == "30 nights to 2026-11-23; no run on 11-03, 11-12, 11-21 and 1 more"

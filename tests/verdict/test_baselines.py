@@ -149,6 +149,22 @@ def test_a_decision_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 TITLE = "cosmoflow on theta, 2 x 4 ranks"
 
 
+def test_a_night_that_is_a_regression_against_the_baseline_needs_force(tmp_path: Path) -> None:
+    good, slow = nights.entry(1, [100.0, 101.0, 99.0]), nights.entry(2, [3.0, 3.1, 2.9])
+    baselines.accept(tmp_path, good, "first", past=[good])
+    with pytest.raises(ConfigError, match=f"{TITLE} is 9[67]"):
+        baselines.accept(tmp_path, slow, "second", past=[good, slow])
+    lasting = [nights.entry(night, [3.0, 3.1, 2.9]) for night in range(2, 12)]
+    assert baselines.accept(tmp_path, lasting[-1], "after the repair", past=[good, *lasting])
+
+
+def test_a_criterion_of_no_measurement_needs_force_too(tmp_path: Path) -> None:
+    criteria = tmp_path / "criteria.yaml"
+    criteria.write_text("name: x\nworkloads: [unet3d*]\nnight_spread: 0\ncriteria: {spread: {max_spread: 25%}}\n")
+    with pytest.raises(ConfigError, match="it fails the criterion workloads: cosmoflow is not among the allowed"):
+        baselines.accept(tmp_path, nights.entry(1, [100.0] * 3), "first", judging=Judging(criteria=str(criteria)))
+
+
 def test_a_night_that_fails_the_criteria_of_its_suite_needs_force(tmp_path: Path) -> None:
     """A baseline is a promise on the storage; a night whose repeats differ by 74 % is none."""
     noisy, quiet = nights.entry(1, [100.0, 30.0, 104.0]), nights.entry(2, [100.0, 101.0, 99.0])
