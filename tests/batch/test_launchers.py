@@ -104,7 +104,7 @@ def test_theta_is_what_the_paper_ran() -> None:
         ("theta", {"nodes": 200, "walltime": "4h"}, "allows at most 3:00:00 for 200 nodes"),
         ("theta", {"nodes": 128, "walltime": "10m"}, "requires at least 0:30:00"),
         ("theta", {"nodes": 9, "queue": "debug-cache-quad"}, "allows at most 8 per job"),
-        ("theta", {"nodes": 128, "ranks_per_node": 256}, "with 1 CPU(s) per rank, the ranks of a node need 256"),
+        ("theta", {"nodes": 128, "ranks_per_node": 256}, "with 1 CPU per rank, the ranks of a node need 256"),
         ("polaris", {"nodes": 3, "account": "p"}, "queue debug of site polaris allows at most 2 per job"),
         ("polaris", {"nodes": 30, "account": "p", "queue": "prod", "walltime": "7h"}, "allows at most 6:00:00 for 30"),
         ("polaris", {"nodes": 1}, "site polaris requires an account: --account NAME"),

@@ -191,8 +191,10 @@ def test_missing_data_file(run: Run, small: Path) -> None:
 
 
 def test_a_full_file_system_is_refused_before_writing(run: Run, small: Path) -> None:
-    job = _submit(run, small, "-S", "dataset.samples_per_file=1000000000000", "--generate", "only", code=2)
-    assert "free; choose another --data or a smaller --dataset-size" in job["runs"][0]["error"]["message"]
+    done = run("dlio-submit", small, "-S", "dataset.samples_per_file=1000000000000", "--generate", "only")
+    assert (done.code, done.out) == (2, "")
+    assert "free; choose another --data or a smaller --dataset-size" in done.err
+    assert not [*small.parent.glob("dlio-runs/*/plan.json")]
 
 
 def test_a_data_directory_that_cannot_be_written_when_the_job_runs(run: Run, small: Path) -> None:

@@ -226,7 +226,7 @@ def test_reports_say_why_repeats_differ(run: Run, tmp_path: Path, disturbed: stu
 def test_alike_repeats_need_no_reason(run: Run, tmp_path: Path) -> None:
     plain = studies.make(tmp_path / "dlio-runs", repeat=3, name="alone")
     studies.write(plain, lambda _, repeat: 100.0 + repeat, disturbed=_loud)
-    report = run("dlio-hpc", "report", "alone").out
+    report = run("dlio-hpc", "report", "--full", "alone").out
     assert "between repeats" not in report
     assert "meanwhile other processes 1.3 of 2 cores" in " ".join(report.split()), "the figures stand with each run"
     assert report.count("pressure  cpu 0 %, io") == 3

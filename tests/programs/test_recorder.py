@@ -317,7 +317,7 @@ def test_the_verb_ends_as_the_program_does(tmp_path: Path) -> None:
     assert killed.returncode == -9
     absent = _record(tmp_path, "-o", "n", "no-such-program")
     assert absent.returncode == 2
-    assert "cannot run no-such-program: No such file or directory" in absent.stderr
+    assert "cannot run no-such-program: it is not in PATH" in absent.stderr
     assert not (tmp_path / "n").exists()
     shell = _record(tmp_path, "-o", "s", "--", "sh", "-c", "exit 3")
     assert shell.returncode == 3

@@ -593,7 +593,7 @@ def test_prefetching(prefetch: int, threads: int, verdict: str) -> None:
     job = entry([run()], workloads={KEY.settings: json.loads(serialization.encode(plan.resolved(work)))})
     check = _one(job, {"max_prefetch": 2})
     assert check.outcome == verdict
-    assert check.text == f"reader.prefetch is {prefetch}, with {threads} thread"
+    assert check.text == f"reader.prefetch is {prefetch}, with {threads} thread{'s' * (threads > 1)}"
     assert _one(repeats("au", [0.95]), {"max_prefetch": 2}).outcome == "inconclusive", "it was not recorded"
 
 

@@ -325,7 +325,7 @@ def test_collect_enters_jobs_and_history_lists_them(tmp_path: Path, run: Run) ->
     (folder / rundir.HISTORY).unlink()
     again = run("dlio-hpc", "history", "--rebuild", "--export")
     assert again.out == exported
-    assert f"history rebuilt from 1 archives in {Path('dlio-runs/archive')}" in again.err
+    assert f"history rebuilt from 1 archive in {Path('dlio-runs/archive')}" in again.err
     shown = run("dlio-hpc", "history").out
     assert "demo on local, 1 x " in shown
     assert "201.0" in shown
