@@ -53,7 +53,7 @@ def accept(
     before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
     accepted = baselines.accept(
         folder, nights[-1], message, force, sign, nights[:-1], judged_jobs.entries(folder, console.say),
-        jobs[-1].judging,
+        jobs[-1].study,
     )  # fmt: skip
     for made in accepted:
         replaced = before.get(made.group.key)

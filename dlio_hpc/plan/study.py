@@ -13,6 +13,7 @@ from msgspec import Meta, Struct, structs
 from dlio_hpc import __version__
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.config import shipped
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
@@ -129,7 +130,9 @@ class Point(Struct, frozen=True):
 class Study(Struct, frozen=True):
     """A study with all defaults written out, as stored in study.json. repeat: measurements of each point, summed over
     all nights. seed: seed of the order in which points are measured. nights: number of nights. every: time from the
-    start of a night to the start of the next one.
+    start of a night to the start of the next one. criteria: content of the criteria file that `verdict` names, when the
+    study was planned: a later change of the file does not change the verdict. Empty if it names none, and in studies of
+    earlier versions.
     """
 
     version: str
@@ -158,6 +161,7 @@ class Study(Struct, frozen=True):
     warmup_set: dict[str, Any] = {}
     nights: int = 1
     every: units.Walltime = EVERY
+    criteria: dict[str, Any] = {}
     schema: Literal[1] = 1
 
     @property
@@ -288,7 +292,16 @@ def make(
         warmup_set=about.warmup_set,
         nights=request.nights,
         every=request.every,
+        criteria=_criteria(about.verdict),
     )
+
+
+def _criteria(verdict: Judging | None) -> dict[str, Any]:
+    """Return the content of the criteria file that the verdict of a suite names; empty if it names none."""
+    if verdict is None or verdict.criteria is None:
+        return {}
+    data = serialization.read_yaml(shipped.find(shipped.CRITERIA, verdict.criteria))
+    return data if isinstance(data, dict) else {}
 
 
 def _too_large() -> ConfigError:

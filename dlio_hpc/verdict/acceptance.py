@@ -83,7 +83,7 @@ def of(judged: Judged, criteria: str | None, report: Report = lambda _: None) ->
     suite names. report: function that is called with each note for the user.
     """
     entries = [history_entry.of(job) for job in judged.all_jobs]
-    asked = criteria_file.load(criteria or _own(judged))
+    asked = _own(judged) if criteria is None else criteria_file.load(criteria)
     return judge(asked, entries, judged.absent, _prior(asked, judged, entries, report))
 
 
@@ -118,16 +118,16 @@ def _archives_of(job: JobOutcome) -> Path | None:
     return None if job.archive is None else job.archive.parent
 
 
-def _own(judged: Judged) -> str:
-    """Return the name or path of the criteria file that the judged suites name. Raise ConfigError if no suite is
-    judged, if one of them names no criteria file, or if they name different ones.
+def _own(judged: Judged) -> Criteria:
+    """Return the criteria of the judged suites. Raise ConfigError if no suite is judged, if one of them names no
+    criteria file, or if they have different criteria.
     """
-    own = {study.study.verdict.criteria for study in judged.studies if study.study.verdict is not None}
-    if len(own) != 1 or None in own:
+    own = [criteria_file.of_study(study.study) for study in judged.studies if study.study.verdict is not None]
+    if not own or own[0] is None or any(criteria != own[0] for criteria in own):
         raise ConfigError(
             "no criteria file is given: use --criteria NAME or FILE; only a suite can name a criteria file itself"
         )
-    return str(own.pop())
+    return own[0]
 
 
 def judge(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlio_hpc.base.errors import DlioError
-from dlio_hpc.plan.study import Judging
+from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import (
     acceptance,
     baseline_comparison,
@@ -72,14 +72,14 @@ def nothing(entry: Entry) -> str:
 
 
 def objections(
-    entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry], judging: Judging | None = None,
+    entry: Entry, candidates: Sequence[BaselineCandidate], past: Sequence[Entry], study: Study | None = None,
     nights: Sequence[Entry] = (), active: Sequence[Accepted] = (),
 ) -> list[list[str]]:  # fmt: skip
     """Return the objections to each candidate, one per line. entry: the job that the user named. past: the history.
-    judging: settings of the verdict of the job's suite; None if the job belongs to no suite. nights: the earlier nights
+    study: study of the job; None if the job belongs to no study. nights: the earlier nights
     of its study. active: the active baselines.
     """
-    failed = _failed_criteria([*nights, entry], judging, past)
+    failed = _failed_criteria([*nights, entry], study, past)
     known = together(past)
     earlier = {
         job.job: [night for night in known if night.study != job.study and night.ended <= job.ended]
@@ -113,18 +113,18 @@ def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
 
 
 def _failed_criteria(
-    nights: Sequence[Entry], judging: Judging | None, past: Sequence[Entry]
+    nights: Sequence[Entry], study: Study | None, past: Sequence[Entry]
 ) -> list[tuple[Key | None, str]]:
     """Return an objection for each criterion of its suite that a study fails, with the measurement key that it is
     about; None for all keys. If the criteria cannot be read, return an objection that says so. nights: the study. past:
     the history.
     """
-    if judging is None or judging.criteria is None:
-        return []
     try:
-        criteria = criteria_file.load(judging.criteria)
+        criteria = None if study is None else criteria_file.of_study(study)
     except DlioError as fault:
         return [(None, f"it is unknown whether it meets the criteria of its suite: {fault}")]
+    if criteria is None:
+        return []
     keys = {group.label: group.key for group in acceptance.grouped(nights)}
     judged = acceptance.judge(criteria, nights, prior=acceptance.prior_of(past, nights))
     failed = [(keys.get(check.group), check) for check in judged.checks if check.outcome == "fail"]

@@ -24,7 +24,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.batch import job_record
 from dlio_hpc.files import rundir, safe_folders
-from dlio_hpc.plan.study import Judging
+from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import decision_copies, run_groups, signatures
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
@@ -327,14 +327,14 @@ def accept(
     key: Path | None = None,
     earlier: Sequence[Entry] = (),
     past: Sequence[Entry] = (),
-    judging: Judging | None = None,
+    study: Study | None = None,
 ) -> tuple[Accepted, ...]:
     """Make a job the baseline of its measurement keys. For each measurement key with good runs on a single dataset,
     write a decision into `folder`. Return these decisions. Raise ConfigError if no measurement key has such runs, or if
     there are objections and `force` is False. key: SSH key that signs the decisions; None to leave them unsigned.
     earlier: the earlier nights of the job's study, oldest first. If the job has no good run of a measurement key, the
-    newest earlier night with a good run becomes the baseline. past: the history, with or without the job. judging:
-    settings of the verdict of the job's suite; None if the job belongs to no suite.
+    newest earlier night with a good run becomes the baseline. past: the history, with or without the job. study: study
+    of the job; None if the job belongs to no study.
     """
     from dlio_hpc.verdict import baseline_candidates  # it needs numpy, which most uses of baselines do not
 
@@ -344,7 +344,7 @@ def accept(
     if not candidates:
         raise ConfigError(f"{entry.job} cannot be a baseline: {baseline_candidates.nothing(entry)}")
     known = active(read(folder))
-    against = baseline_candidates.objections(entry, candidates, past, judging, earlier, known)
+    against = baseline_candidates.objections(entry, candidates, past, study, earlier, known)
     if not force and (faults := [objection for objected in against for objection in objected]):
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"

@@ -12,6 +12,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import sweep
+from dlio_hpc.plan.study import Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Key
 
@@ -235,10 +236,25 @@ def load(name: str) -> Criteria:
     with the file and the YAML key if a value is invalid.
     """
     path = shipped.find(shipped.CRITERIA, name)
-    file = shipped.read(shipped.CRITERIA, path, Criteria)
+    return _checked(shipped.read(shipped.CRITERIA, path, Criteria), str(path))
+
+
+def of_study(study: Study) -> Criteria | None:
+    """Return the criteria of a suite as they were when it was planned; those of the file today if the study is of an
+    earlier version. Return None if it names no criteria.
+    """
+    if study.criteria:
+        source = f"criteria of {study.study}"
+        return _checked(serialization.convert(study.criteria, Criteria, source), source)
+    name = None if study.verdict is None else study.verdict.criteria
+    return None if name is None else load(name)
+
+
+def _checked(file: Criteria, source: str) -> Criteria:
+    """Return criteria with numbers of runs filled in. Raise ConfigError if there is no criterion."""
     if not file.criteria:
-        raise ConfigError(f"{path}: criteria: the file has none, so any job would be accepted; give at least one")
-    counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
+        raise ConfigError(f"{source}: criteria: the file has none, so any job would be accepted; give at least one")
+    counted = {key: _counted(criterion, f"{source}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 
 

@@ -10,7 +10,7 @@ from dlio_hpc.batch.job_record import unknown
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import archive as archives
 from dlio_hpc.plan.plan import archive_folder
-from dlio_hpc.plan.study import Judging
+from dlio_hpc.plan.study import Judging, Study
 from dlio_hpc.records import job_outcome, names, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.study_outcome import StudyOutcome
@@ -23,13 +23,18 @@ from dlio_hpc.verdict.validity_criteria import Absent
 
 
 class Selected(NamedTuple):
-    """A selected job. folder: folder of archives that holds the history and the baselines for this job. judging:
-    settings of the verdict of the job's suite; None if the job belongs to no suite.
+    """A selected job. folder: folder of archives that holds the history and the baselines for this job. study: study of
+    the job; None if the job belongs to no study, or if its archive is gone.
     """
 
     entry: Entry
     folder: Path
-    judging: Judging | None
+    study: Study | None
+
+    @property
+    def judging(self) -> Judging | None:
+        """Settings of the verdict of the job's suite; None if the job belongs to no suite."""
+        return None if self.study is None else self.study.verdict
 
 
 class Selection(NamedTuple):
@@ -82,7 +87,7 @@ def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
     if outcome.broken:
         raise InvalidRun(outcome.broken[0])
     where = archive or Path(outcome.study.archive)
-    jobs = [Selected(_entry(job), where, outcome.study.verdict) for job in outcome.jobs]
+    jobs = [Selected(_entry(job), where, outcome.study) for job in outcome.jobs]
     jobs = [job for job in jobs if job.entry.measurements or job.entry.fault is not None]
     return Selection(jobs, _missing(outcome))
 
@@ -90,12 +95,7 @@ def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
 def _job(path: Path, archive: Path | None) -> Selected:
     outcome = job_outcome.load(path)
     where = archive_folder(outcome.plan, path) if path.is_dir() else path.absolute().parent
-    return Selected(_entry(outcome), archive or where, _judging(outcome))
-
-
-def _judging(outcome: JobOutcome) -> Judging | None:
-    study = study_outcome.held([outcome])
-    return None if study is None else study.verdict
+    return Selected(_entry(outcome), archive or where, study_outcome.held([outcome]))
 
 
 def _entry(outcome: JobOutcome) -> Entry:
@@ -126,7 +126,7 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
 
 def _archived(jobs: Sequence[Entry], where: Path, report: Report) -> Selection:
     """Return jobs in the history with the settings of their suites, which are read from their archives."""
-    return Selection([Selected(entry, where, _archived_judging(entry, where, report)) for entry in jobs], [])
+    return Selection([Selected(entry, where, _study_of_archive(entry, where, report)) for entry in jobs], [])
 
 
 def _archived_study(jobs: Sequence[Entry], where: Path, report: Report) -> Selection:
@@ -140,7 +140,7 @@ def _archived_study(jobs: Sequence[Entry], where: Path, report: Report) -> Selec
         outcome = None
     if outcome is None:
         return _archived(jobs, where, report)
-    return Selection([Selected(entry, where, outcome.study.verdict) for entry in jobs], _missing(outcome))
+    return Selection([Selected(entry, where, outcome.study) for entry in jobs], _missing(outcome))
 
 
 def _missing(outcome: StudyOutcome) -> list[str]:
@@ -148,14 +148,14 @@ def _missing(outcome: StudyOutcome) -> list[str]:
     return [line] if outcome.missing else []
 
 
-def _archived_judging(entry: Entry, where: Path, report: Report) -> Judging | None:
-    """Return the settings of the verdict of a job's suite from the job's archive. If the archive of a job of a study is
-    gone or cannot be read, report this, and return None.
+def _study_of_archive(entry: Entry, where: Path, report: Report) -> Study | None:
+    """Return the study of a job from the job's archive. If the archive of a job of a study is gone or cannot be read,
+    report this, and return None.
     """
     path = where / (entry.job + archives.SUFFIX)
     if path.exists():
         try:
-            return _judging(job_outcome.load_archive(path))
+            return study_outcome.held([job_outcome.load_archive(path)])
         except (DlioError, OSError) as fault:
             report(f"note: {entry.job} is compared without the settings of a suite: {fault}")
     elif entry.study != entry.job:

@@ -65,7 +65,7 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
     active = baselines.active_in(folder, report) if folder.is_dir() else ()
     known = judged_jobs.entries(folder, report)
     judgement = baseline_comparison.judge([entry for entry in entries if entry.measurements], known, active, terms)
-    criteria = criteria_file.load(judging.criteria) if judging.criteria else _NO_CRITERIA
+    criteria = criteria_file.of_study(study) or _NO_CRITERIA
     accepted = acceptance.judge(criteria, entries, judged_jobs.absent(outcome), acceptance.prior_of(known, entries))
     return judge(study, judgement, accepted, effects, active)
 

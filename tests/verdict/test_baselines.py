@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc.base import units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
-from dlio_hpc.plan.study import Judging
-from dlio_hpc.verdict import baselines, history
+from dlio_hpc.plan.study import Judging, Study
+from dlio_hpc.verdict import baselines, criteria_file, history
 from dlio_hpc.verdict.baselines import Accepted, Decisions, Retired
 from dlio_hpc.verdict.history_entry import Entry
 from tests.conftest import Run
-from tests.support import nights
+from tests.support import nights, studies
 
 OTHER = structs.replace(nights.KEY, nodes=4, settings="0" * 12)
 
@@ -149,6 +149,26 @@ def test_a_decision_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 TITLE = "cosmoflow on theta, 2 x 4 ranks"
 
 
+def _suite(folder: Path, criteria: Path) -> Study:
+    """Return a suite of an earlier version, whose criteria are only in their file."""
+    return structs.replace(studies.make(folder / "runs", name="suite"), verdict=Judging(criteria=str(criteria)))
+
+
+def test_a_changed_criteria_file_does_not_change_the_verdict_on_a_past_night(tmp_path: Path) -> None:
+    text = "name: x\nnight_spread: 0\ncriteria: {spread: {title: repeatability, max_spread: 25%}}\n"
+    criteria = tmp_path / "criteria.yaml"
+    criteria.write_text(text)
+    suite = structs.replace(_suite(tmp_path, criteria), criteria=serialization.read_yaml(criteria))
+    criteria.write_text(text.replace("25%", "99%"))
+    noisy = nights.entry(1, [100.0, 30.0, 104.0])
+    with pytest.raises(ConfigError, match="fails the criterion repeatability"):
+        baselines.accept(tmp_path, noisy, "first", study=suite)
+    criteria.unlink()
+    kept = criteria_file.of_study(suite)
+    assert kept is not None
+    assert kept.criteria["spread"].max_spread == 0.25
+
+
 def test_a_night_that_is_a_regression_against_the_baseline_needs_force(tmp_path: Path) -> None:
     good, slow = nights.entry(1, [100.0, 101.0, 99.0]), nights.entry(2, [3.0, 3.1, 2.9])
     baselines.accept(tmp_path, good, "first", past=[good])
@@ -162,7 +182,7 @@ def test_a_criterion_of_no_measurement_needs_force_too(tmp_path: Path) -> None:
     criteria = tmp_path / "criteria.yaml"
     criteria.write_text("name: x\nworkloads: [unet3d*]\nnight_spread: 0\ncriteria: {spread: {max_spread: 25%}}\n")
     with pytest.raises(ConfigError, match="it fails the criterion workloads: cosmoflow is not among the allowed"):
-        baselines.accept(tmp_path, nights.entry(1, [100.0] * 3), "first", judging=Judging(criteria=str(criteria)))
+        baselines.accept(tmp_path, nights.entry(1, [100.0] * 3), "first", study=_suite(tmp_path, criteria))
 
 
 def test_a_night_that_fails_the_criteria_of_its_suite_needs_force(tmp_path: Path) -> None:
@@ -170,15 +190,15 @@ def test_a_night_that_fails_the_criteria_of_its_suite_needs_force(tmp_path: Path
     noisy, quiet = nights.entry(1, [100.0, 30.0, 104.0]), nights.entry(2, [100.0, 101.0, 99.0])
     criteria = tmp_path / "criteria.yaml"
     criteria.write_text("name: nightly\nnight_spread: 0\ncriteria: {spread: {title: repeatability, max_spread: 25%}}\n")
-    judging = Judging(criteria=str(criteria))
+    study = _suite(tmp_path, criteria)
     with pytest.raises(ConfigError, match=rf"{TITLE} fails the criterion repeatability: .*; --force accepts it"):
-        baselines.accept(tmp_path, noisy, "first", judging=judging)
-    (forced,) = baselines.accept(tmp_path, noisy, "first", force=True, judging=judging)
+        baselines.accept(tmp_path, noisy, "first", study=study)
+    (forced,) = baselines.accept(tmp_path, noisy, "first", force=True, study=study)
     assert forced.warnings[0].startswith(f"{TITLE} fails the criterion repeatability")
-    (good,) = baselines.accept(tmp_path, quiet, "second", judging=judging)
+    (good,) = baselines.accept(tmp_path, quiet, "second", study=study)
     assert good.warnings == ()
     with pytest.raises(ConfigError, match="it is unknown whether it meets the criteria of its suite"):
-        baselines.accept(tmp_path, quiet, "third", judging=Judging(criteria=str(tmp_path / "gone.yaml")))
+        baselines.accept(tmp_path, quiet, "third", study=_suite(tmp_path, tmp_path / "gone.yaml"))
 
 
 def test_the_commands(tmp_path: Path, run: Run) -> None:
