@@ -228,7 +228,7 @@ def test_passes_are_measured_apart(loader: str, run: Run, small: Path, tmp_path:
     assert passes["compute_s"] >= 0.04 * 2
     assert sum(epoch["samples"] for epoch in measured["epochs"]) == summary["samples"]
     # Passes after the second of four epochs lie between the first step and the last, and do not count.
-    assert summary["wall_s"] == pytest.approx(sum(epoch["wall_s"] for epoch in measured["epochs"]), rel=0.3)
+    assert summary["wall_s"] == pytest.approx(sum(epoch["wall_s"] for epoch in measured["epochs"]), rel=0.3, abs=0.05)
     assert summary["wall_s"] * summary["samples_per_s"] == pytest.approx(summary["samples"])
     (plan,) = (tmp_path / "dlio-runs").glob("*/plan.json")
     text = run("dlio-hpc", "report", plan.parent).out
