@@ -122,10 +122,6 @@ def _reason(text: str) -> str:
     return re.sub(r"\d+", "", text)
 
 
-# End of the names of archives; dlio_hpc.files.archive imports zstandard, which is slow.
-_ARCHIVE = ".tar.zst"
-
-
 def remarks(job: Job) -> list[str]:
     """Return the messages of the batch system when it accepted the job, such as a limit that a filter of the site
     changed.
@@ -184,7 +180,7 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
     suggested.
     """
     folder = path.parent
-    if path.name.endswith(_ARCHIVE):
+    if path.name.endswith(rundir.ARCHIVE_SUFFIX):
         return ConfigError(_no_archive(path))
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
@@ -198,10 +194,10 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
 
 def _no_archive(path: Path) -> str:
     """Return the message for an archive that does not exist. It suggests a similar name."""
-    names = [file.name for file in path.parent.glob(f"*{_ARCHIVE}")]
+    names = [file.name for file in path.parent.glob(f"*{rundir.ARCHIVE_SUFFIX}")]
     return (
         f"no archive {path.name!r} in {path.parent}; {name_hint(path.name, names)}copy it from where the job was "
-        f"collected, or archive the job with dlio-hpc collect {path.name.removesuffix(_ARCHIVE)}"
+        f"collected, or archive the job with dlio-hpc collect {path.name.removesuffix(rundir.ARCHIVE_SUFFIX)}"
     )
 
 

@@ -108,7 +108,12 @@ def _number(name: str) -> int:
 def place(job: Path, name: str) -> str:
     """Return the name of a run with its place in the plan of its job, such as "run 2 of 3: 01-measure"."""
     names = _names(job)
-    return f"run {names.index(name) + 1} of {len(names)}: {name}" if name in names else name
+    return placed(names.index(name) + 1 if name in names else 0, len(names), name)
+
+
+def placed(number: int, runs: int, name: str) -> str:
+    """Return the name of a run with its place among `runs` runs. number: from 1; 0 if it is not known."""
+    return f"run {number} of {runs}: {name}" if number else name
 
 
 @lru_cache(maxsize=64)

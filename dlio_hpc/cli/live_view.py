@@ -98,7 +98,7 @@ def _of_job_out(watched: Watched) -> str:
 
 
 def _place(run: LiveRun) -> str:
-    return f"run {run.number} of {run.runs}: {run.name}" if run.number else run.name
+    return live_runs.placed(run.number, run.runs, run.name)
 
 
 _PHASES = {

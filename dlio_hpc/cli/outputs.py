@@ -37,7 +37,7 @@ class _OutputType(PathType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name = os.path.basename(value)
-        if (name in rundir.RECORDS or name.endswith((".tar.zst", ".darshan"))) and os.path.lexists(value):
+        if (name in rundir.RECORDS or name.endswith((rundir.ARCHIVE_SUFFIX, ".darshan"))) and os.path.lexists(value):
             self.fail(f"{value} is a file of dlio-hpc or of Darshan, which is not written over", param, ctx)
         if os.path.isdir(value) and not self.is_folder_allowed:
             self.fail(f"cannot write {value}: Is a directory; give the name of a file", param, ctx)

@@ -26,7 +26,7 @@ from dlio_hpc.base.errors import ConfigError, Incomplete, InvalidRun, about, unr
 from dlio_hpc.files import archive_members, path_kinds, rundir, safe_folders
 from dlio_hpc.files.archive_members import Members, Packed, TarMember
 
-SUFFIX = ".tar.zst"
+SUFFIX = rundir.ARCHIVE_SUFFIX
 # Names in a job's directory that dlio-hpc writes.
 _WRITTEN = (
     rundir.PLAN, rundir.JOB, rundir.SCRIPT, rundir.RUNS, rundir.EXIT_STATUS, rundir.ENVIRONMENT, rundir.LAYOUT,

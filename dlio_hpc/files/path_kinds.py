@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.files import rundir
 
-_ARCHIVE, _LOG, _PROCESSES = ".tar.zst", ".darshan", "processes"
+_ARCHIVE, _LOG, _PROCESSES = rundir.ARCHIVE_SUFFIX, ".darshan", "processes"
 # Folders above a file of a recording, up to the recording.
 _DEPTH = 3
 _YAML = (".yaml", ".yml")

@@ -14,6 +14,8 @@ from pathlib import Path
 from dlio_hpc.base.errors import about
 from dlio_hpc.files import safe_folders
 
+# End of the names of archives.
+ARCHIVE_SUFFIX = ".tar.zst"
 PLAN = "plan.json"
 SCRIPT = "job.sh"
 JOB = "job.json"

@@ -77,7 +77,7 @@ def noise(known: KnownNoise) -> str:
     nights, runs = _percent(known.noise.nights), _percent(known.noise.runs)
     of_nights = {
         "measurement": f"nights differ by {nights} ({regression.nights_words(known.shown_by)} of this measurement)",
-        "site": f"nights differ by {nights} ({_counted(known.shown_by, 'other measurement')} of the site)",
+        "site": f"nights differ by {nights} ({units.counted(known.shown_by, 'other measurement')} of the site)",
         "assumed": f"nights are assumed to differ by {nights} (no history shows it)",
     }
     of_runs = {
@@ -121,11 +121,7 @@ def _tolerance(plan: DetectionPlan) -> str:
 
 
 def _repeats(count: int) -> str:
-    return _counted(count, "repeat")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return units.counted(count, "repeat")
 
 
 def _percent(share: float) -> str:

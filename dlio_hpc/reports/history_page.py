@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.reports import history_rows, verdict_banners
 from dlio_hpc.reports.history_rows import Block
 from dlio_hpc.reports.numbered_notes import NumberedNotes
@@ -25,7 +26,7 @@ def of_history(
     sections = [_block(block, metric, notes) for block in shown]
     return Page(
         title=f"History of {METRICS[metric].noun}",
-        subtitle=f"{source}, {_count(total, 'job')}{_left_out(total, listed, len(blocks) - len(shown))}",
+        subtitle=f"{source}, {counted(total, 'job')}{_left_out(total, listed, len(blocks) - len(shown))}",
         banner=verdict_banners.of_history(blocks, metric, now),
         facts=[],
         sections=[*sections, _legend(notes.facts(), metric)],
@@ -38,12 +39,8 @@ def _left_out(total: int, listed: int, hidden: int) -> str:
     """
     if listed == total:
         return ""
-    older = f", with {_count(hidden, 'measurement')} that no listed job made" if hidden else ""
+    older = f", with {counted(hidden, 'measurement')} that no listed job made" if hidden else ""
     return f"; the newest {listed:,} are listed, {total - listed:,} are left out{older}; --last {total} lists all"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _legend(notes: Facts, metric: MetricName) -> Section:

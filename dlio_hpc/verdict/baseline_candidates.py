@@ -80,6 +80,8 @@ def objections(
     of its study. active: the active baselines.
     """
     failed = _failed_criteria([*nights, entry], study, past)
+    jobs = {job.job: job for job, _ in candidates}
+    regressions = [text for job in jobs.values() for text in _brief_regressions(job, past, active)]
     known = together(past)
     earlier = {
         job.job: [night for night in known if night.study != job.study and night.ended <= job.ended]
@@ -92,7 +94,7 @@ def objections(
             *(text for key, text in failed if key in (None, candidate.group.key)),
             *(
                 _brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job])
-                or _brief_regressions(candidate, past, active)
+                or [text for key, text in regressions if key == candidate.group.key][:1]
             ),
         ]
         for candidate in candidates
@@ -150,17 +152,18 @@ def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: 
     return [f"{group.key.title} is {clause}; accept it after more nights, which show whether this lasts"]
 
 
-def _brief_regressions(candidate: BaselineCandidate, past: Sequence[Entry], active: Sequence[Accepted]) -> list[str]:
-    """Return an objection if the measurement is a regression against the baseline that it would replace, and only a few
-    nights show the new level. past: the history. active: the active baselines; those of later jobs are ignored.
+def _brief_regressions(job: Entry, past: Sequence[Entry], active: Sequence[Accepted]) -> list[tuple[Key | None, str]]:
+    """Return an objection for each measurement that is a regression against the baseline that it would replace, if only
+    a few nights show the new level, with its measurement key. past: the history. active: the active baselines; those of
+    later jobs are ignored.
     """
-    older = [baseline for baseline in active if baseline.group.ended <= candidate.job.ended]
-    judged = baseline_comparison.judge([candidate.job], past, older)
+    older = [baseline for baseline in active if baseline.group.ended <= job.ended]
+    advice = "accept it after more nights, which show whether this lasts"
     return [
-        f"{candidate.group.key.title} is {verdict.why}; accept it after more nights, which show whether this lasts"
-        for verdict in judged.verdicts
-        if verdict.key == candidate.group.key and verdict.outcome == "regression" and 0 < verdict.newest <= _BRIEF
-    ][:1]
+        (verdict.key, f"{verdict.key.title} is {verdict.why}; {advice}")
+        for verdict in baseline_comparison.judge([job], past, older).verdicts
+        if verdict.key is not None and verdict.outcome == "regression" and 0 < verdict.newest <= _BRIEF
+    ]
 
 
 def _passed_over(entry: Entry, group: Group) -> list[str]:

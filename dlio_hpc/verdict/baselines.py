@@ -343,13 +343,13 @@ def accept(
     candidates = baseline_candidates.of((entry, *reversed(earlier)))
     if not candidates:
         raise ConfigError(f"{entry.job} cannot be a baseline: {baseline_candidates.nothing(entry)}")
-    known = active(read(folder))
-    against = baseline_candidates.objections(entry, candidates, past, study, earlier, known)
+    decisions = read(folder)
+    against = baseline_candidates.objections(entry, candidates, past, study, earlier, active(decisions))
     if not force and (faults := [objection for objected in against for objection in objected]):
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
         )
-    _check_clock(folder, read(folder))
+    _check_clock(folder, decisions)
     accepted = []
     for candidate, objected in zip(candidates, against, strict=True):
         baseline = _accepted(candidate.group, message, tuple(objected), folder, key)

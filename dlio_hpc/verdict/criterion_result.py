@@ -108,10 +108,6 @@ class Check(Struct, frozen=True):
         return sorted({evidence.night for evidence in self.evidence if evidence.night})
 
 
-def runs_in_words(count: int) -> str:
-    return f"{count} run" if count == 1 else f"{count} runs"
-
-
 def evidence_lines(check: Check) -> list[str]:
     """Return one line of evidence per run: job, run, result. If there are several nights, a line with the date precedes
     the lines of a night.

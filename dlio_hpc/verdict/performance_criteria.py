@@ -13,11 +13,12 @@ from msgspec import structs
 from dlio_hpc.analysis import normal_range, quantiles
 from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.analysis.study import job_spread
+from dlio_hpc.base.units import counted
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
 from dlio_hpc.verdict import history_entry, night_intervals, site_spread, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
-from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
+from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
 from dlio_hpc.verdict.night_intervals import LimitScale
 from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.variation import NightSpread, SampledLevel
@@ -164,7 +165,7 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
     measured = group.values(metric)
     evidence = [_evidence(required, run, value) for run, value in measured]
     if len(measured) < len(group.runs) or not measured:
-        lacking = runs_in_words(len(group.runs) - len(measured))
+        lacking = counted(len(group.runs) - len(measured), "run")
         message = (
             f"this metric is missing in {lacking} of {len(group.runs)}; restrict the criterion to runs that have this "
             "metric (keys workload and nodes)"
@@ -204,7 +205,7 @@ def _estimate(required: Limit, scale: LimitScale, level: SampledLevel) -> Estima
 
 
 def _runs_of_nights(runs: int, nights: int) -> str:
-    return f"{runs_in_words(runs)} {'of one night' if nights == 1 else f'of {nights} nights'}"
+    return f"{counted(runs, 'run')} {'of one night' if nights == 1 else f'of {nights} nights'}"
 
 
 def _settled_by(level: SampledLevel, runs: int, prior: NightSpread) -> str:
@@ -244,7 +245,7 @@ def _evidence(required: Limit, run: Ran, value: float) -> Evidence:
 def _every_run(required: Limit, group: CriterionGroup, values: list[float], evidence: list[Evidence]) -> Check:
     worst = min(values) if required.is_least else max(values)
     missed = sum(not run_evidence.is_met for run_evidence in evidence)
-    result = f"{missed} of {runs_in_words(len(values))} fail" if missed else f"all {len(values)} pass"
+    result = f"{missed} of {counted(len(values), 'run')} fail" if missed else f"all {len(values)} pass"
     message = f"worst run {format_value(worst, required.unit)}, {result}"
     return _check(required, group, "fail" if missed else "pass", message, Estimate(worst, None, None), evidence)
 
@@ -278,11 +279,11 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
         for run, value in measured
     ]
     if len(values) < 2 or not median:
-        message = f"the spread of {runs_in_words(len(values))} is unknown; repeat the measurement (--repeat)"
+        message = f"the spread of {counted(len(values), 'run')} is unknown; repeat the measurement (--repeat)"
         return _check(required, group, "inconclusive", message, None, evidence)
     spread = (max(values) - min(values)) / median
     message = (
-        f"{format_value(min(values), '1/s')} to {format_value(max(values), '1/s')} in {runs_in_words(len(values))}"
+        f"{format_value(min(values), '1/s')} to {format_value(max(values), '1/s')} in {counted(len(values), 'run')}"
     )
     if required.all_runs:
         verdict: Outcome = "pass" if required.is_met(spread) else "fail"
@@ -399,7 +400,7 @@ def _by_job(groups: Sequence[CriterionGroup]) -> list[_JobRates]:
 
 
 def _runs_of_jobs(runs: int, jobs: int) -> str:
-    return f"{runs_in_words(runs)} of {jobs} job{'s' if jobs > 1 else ''}"
+    return f"{counted(runs, 'run')} of {counted(jobs, 'job')}"
 
 
 def _of_difference(scales: _Scales, prior: NightSpread) -> tuple[NightSpread, float]:

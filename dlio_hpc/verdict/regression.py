@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis import students_t
+from dlio_hpc.base.units import counted
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import change_detection, outlying_runs, trend, variation
@@ -415,7 +416,7 @@ def changes_words(history: Trend) -> str:
 
 def nights_words(count: int) -> str:
     """Return a number of nights as text."""
-    return f"{count} night{'' if count == 1 else 's'}"
+    return counted(count, "night")
 
 
 def shift_words(shift: Shift) -> str:

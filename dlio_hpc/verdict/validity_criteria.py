@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis.storage_check import ENOUGH, Storage
 from dlio_hpc.base.errors import Incomplete, InvalidRun
+from dlio_hpc.base.units import counted
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, listed, runs_in_words
+from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, listed
 from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
@@ -53,7 +54,7 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
         message = listed(list(dict.fromkeys(item.text for item in evidence)), 1)
         message = f"{len(evidence)} x {message}" if len(evidence) > 1 else message
         yield Check(
-            name, "", name, "", asked, outcome if evidence else "pass", message or f"{runs_in_words(count)} measured",
+            name, "", name, "", asked, outcome if evidence else "pass", message or f"{counted(count, 'run')} measured",
             tuple(evidence),
         )  # fmt: skip
 
@@ -102,7 +103,7 @@ def of_storage(group: CriterionGroup, limit: float) -> Check:
     bad = [item for item in evidence if not item.is_met]
     shares = [item.value for item in evidence if item.value is not None]
     first = min(bad, key=lambda item: item.value or 0.0, default=evidence[0])
-    message = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.text}" if bad else first.text
+    message = f"{len(bad)} of {counted(len(evidence), 'run')}: {first.text}" if bad else first.text
     advice = dict.fromkeys(
         line for ran in group.runs if (storage := ran.run.storage) for line in _advice(storage, limit)
     )
