@@ -372,7 +372,7 @@ def test_a_generation_that_takes_too_long_is_incomplete(run: Run, small: Path) -
 
 def test_ranks_that_hear_nothing_are_ended_at_the_limit(run: Run, small: Path) -> None:
     """A step takes half a minute: the ranks miss the early warning and are ended at the limit."""
-    options = ("-t", "4s", "-S", "reader.preprocess_time=30", "-S", "reader.prefetch=0")
+    options = ("-t", "4s", "-S", "reader.preprocess_time=30s", "-S", "reader.prefetch=0")
     done = run("dlio-submit", small, "--wait", "--json", *options)
     assert done.code == 7
     assert done.job["state"] == "timeout"
