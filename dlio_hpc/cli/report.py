@@ -85,17 +85,19 @@ def _report_jobs(
         _print_json(outcomes, examined)
     elif outputs.as_csv:
         _print_csv(outcomes, examined)
-    outputs.present(lambda: _job_page(outcomes, examined, is_full), has_pager)
+    draws_all = outputs.figures is not None
+    outputs.present(lambda: _job_page(outcomes, examined, is_full, draws_all), has_pager)
     outputs.write_trace([run for runs in examined for run in runs.values()])
     return console.exit_code(job_outcome.fault(outcome) or job_outcome.unfinished(outcome) for outcome in outcomes)
 
 
 def _job_page(
-    outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]", is_full: bool = False
-) -> "Page":
+    outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]", is_full: bool = False,
+    draws_all: bool = False,
+) -> "Page":  # fmt: skip
     from dlio_hpc.reports import job_page
 
-    return job_page.of_jobs(outcomes, examined, is_full)
+    return job_page.of_jobs(outcomes, examined, is_full, draws_all)
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:

@@ -20,11 +20,13 @@ _UNFINISHED = ("running", "submitted", "queued")
 
 
 def of_jobs(
-    outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = (), is_full: bool = False
-) -> Page:
+    outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = (), is_full: bool = False,
+    draws_all: bool = False,
+) -> Page:  # fmt: skip
     """Return the report of jobs. examined: for each job, its analysed runs by name; empty if none were analysed.
     is_full: whether a terminal shows each run of a job in full, and the HTML page has pictures of each. Otherwise, of
     several measured runs, a terminal shows a table and the run with the median rate, and the page has its pictures.
+    draws_all: whether the pictures of all runs are drawn in any case.
     """
     first, banner = outcomes[0], job_banner.of_jobs(outcomes)
     answers = [answer for outcome in outcomes for answer in bottleneck.of_job(outcome)]
@@ -38,7 +40,9 @@ def of_jobs(
         sections=[
             section
             for outcome, runs in zip(outcomes, logs, strict=True)
-            for section in _sections(outcome, runs, f"{outcome.job.job}/" if len(outcomes) > 1 else "", is_full)
+            for section in _sections(
+                outcome, runs, f"{outcome.job.job}/" if len(outcomes) > 1 else "", is_full, draws_all
+            )
         ],
         lead=log_page.LEAD,
     )
@@ -104,14 +108,16 @@ def _layout(record: Record, is_one_of_several: bool) -> Facts:
     return Facts(title, rows, is_detail=layout is None)
 
 
-def _sections(outcome: JobOutcome, runs: Mapping[str, Examined], prefix: str, is_full: bool) -> list[Section]:
+def _sections(
+    outcome: JobOutcome, runs: Mapping[str, Examined], prefix: str, is_full: bool, draws_all: bool
+) -> list[Section]:
     tables = [] if is_full else [*_repeated(outcome)]
     shown = {job_rows.of_median(repeats).name for repeats in tables[:1]}
     sections = [_run(outcome, run, runs.get(run.name), prefix) for run in outcome.runs]
     if tables:
         folded = {run.name for repeats in tables for run in repeats} - shown
         sections = [
-            _without_pictures(section) if run.name in folded else section
+            _folded(section, draws_all) if run.name in folded else section
             for section, run in zip(sections, outcome.runs, strict=True)
         ]
         sections.insert(0, Section(f"{prefix}Runs", [*_tables(outcome, tables)]))
@@ -125,9 +131,9 @@ def _sections(outcome: JobOutcome, runs: Mapping[str, Examined], prefix: str, is
     return sections
 
 
-def _without_pictures(section: Section) -> Section:
-    """Return the section of a run that a terminal does not show, and whose pictures are not drawn."""
-    blocks = [block for block in section.blocks if not isinstance(block, Pictures)]
+def _folded(section: Section, has_pictures: bool) -> Section:
+    """Return the section of a run that a terminal does not show. has_pictures: whether its pictures are drawn."""
+    blocks = [block for block in section.blocks if has_pictures or not isinstance(block, Pictures)]
     return section._replace(blocks=blocks, is_detail=True)
 
 
