@@ -33,11 +33,16 @@ _MEMBERS = {rundir.JOB: "a job", rundir.STUDY: "a study", FINGERPRINT_FILE: "a d
 
 def refuse_other(folder: Path, wanted: FolderKind, option: str, needed: bool = False) -> None:
     """Raise ConfigError if a folder to read is of another kind than `wanted`. option: option that gives the folder.
-    needed: whether a folder of an unknown kind, or an empty one, is refused, too.
+    needed: whether a folder of an unknown kind, or an empty one, is refused, too. A folder that cannot be listed is not
+    refused: the reading of it reports the error.
     """
-    if holds(folder, wanted):
+    try:
+        is_wanted = _contains(folder, wanted)
+    except OSError:
         return
     what = described(folder)
+    if is_wanted or what == f"a folder of {wanted}":
+        return
     right = next((path for path in _candidates(folder, wanted) if holds(path, wanted)), None)
     if what is None and not needed and right != folder / "archive":
         return
@@ -92,10 +97,17 @@ def member(folder: Path) -> str | None:
 
 
 def holds(folder: Path, kind: FolderKind) -> bool:
-    """Return whether a folder contains something by which its kind is known."""
+    """Return whether a folder contains something by which its kind is known; False if it cannot be listed."""
     with suppress(OSError):
-        return any(next(folder.glob(pattern), None) is not None for pattern in _KINDS[kind].patterns)
+        return _contains(folder, kind)
     return False
+
+
+def _contains(folder: Path, kind: FolderKind) -> bool:
+    """Return what holds returns. Raise OSError if the folder cannot be listed, which glob hides from Python 3.13 on."""
+    if os.path.isdir(folder):
+        os.listdir(folder)
+    return any(next(folder.glob(pattern), None) is not None for pattern in _KINDS[kind].patterns)
 
 
 def some(folder: Path) -> list[str]:

@@ -133,7 +133,7 @@ def _ended(run: Run, directory: Path) -> str:
 @pytest.mark.job
 @pytest.mark.parametrize("verb", ["wait", "cancel", "collect"])
 def test_a_submission_killed_before_it_noted_the_id_is_found(tmp_path: Path, run: Run, small: Path, verb: str) -> None:
-    asked = (small, "-s", "local", "--ppn", 1, "-S", f"compute.time={100 if verb == 'cancel' else 0.001}")
+    asked = (small, "-s", "local", "--ppn", 1, "-S", f"compute.time={'100s' if verb == 'cancel' else '1ms'}")
     done = _called(tmp_path, _at_save(_HANDED_OVER, _KILL), "dlio-submit", *asked)
     assert done.returncode == -signal.SIGKILL
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")

@@ -280,7 +280,7 @@ _WORKERS = ("-S", "reader.loader=pytorch", "-S", "reader.multiprocessing_context
 
 
 _BUSY = (
-    "-t", "15s", "-S", "train.epochs=1", "-S", "compute.time=1 ms", "-S", "reader.preprocess_time=30", "-S",
+    "-t", "15s", "-S", "train.epochs=1", "-S", "compute.time=1 ms", "-S", "reader.preprocess_time=30s", "-S",
     "reader.prefetch=0",
 )  # fmt: skip
 # What ends a job, options of the job, and the exit codes that it may have. If a rank is killed, hydra ends with the

@@ -119,8 +119,8 @@ def _log(folder: Path) -> Path:
 
 
 def _line(text: str) -> str:
-    """Return the first line of the table on the measured run's log."""
-    return str(re.findall(r"^Darshan   (.*)", text, re.MULTILINE)[-1])
+    """Return the first row of the table on the measured run's log, without its line breaks."""
+    return " ".join(re.findall(r"^Darshan   (.*(?:\n {10}.*)*)", text, re.MULTILINE)[-1].split())
 
 
 def test_darshan_the_core_and_the_plan_count_the_same_bytes(darshan: Darshan, done: Any) -> None:
