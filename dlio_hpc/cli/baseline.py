@@ -33,7 +33,11 @@ _SIGN = option(
 @archive_options
 @option("--message", required=True, metavar="TEXT", help="Reason for the decision, kept with the baseline.")
 @_SIGN
-@click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records this.")
+@click.option(
+    "--force", is_flag=True,
+    help="Accept in spite of cached or failed runs, criteria that are not met, or a regression; the baseline records "
+    "this.",
+)  # fmt: skip
 @JSON
 def accept(
     job: str, archive: Path | None, runs: Path, message: str, sign: Path | None, force: bool, as_json: bool

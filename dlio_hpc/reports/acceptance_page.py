@@ -60,7 +60,7 @@ def _facts(accepted: Acceptance) -> Iterator[Facts]:
         ("cached if", f"more than {100 * criteria.cached_above:g} % came from memory"),
     ]  # fmt: skip
     yield Facts("Criteria", [(label, text) for label, text in rows if text], is_detail=True)
-    if unmet := [check for check in accepted.checks if check.outcome not in _MET]:
+    if unmet := accepted.unmet:
         names = [(check.outcome, ": ".join(filter(None, (check.group, check.title)))) for check in unmet]
         yield Facts("Not met, or without a verdict", names, is_detail=True)
 

@@ -34,6 +34,8 @@ _BANNERS: dict[NightState, State] = {
     "failed": "bad", "regression": "bad", "not measured": "not measured", "inconclusive": "inconclusive",
     "good": "good",
 }  # fmt: skip
+# Text in place of the change of a measurement that is not compared, although it may have a baseline.
+_NOT_COMPARED: dict[NightState, str] = {"failed": "not compared", "not measured": "not compared"}
 
 # Function that returns the relative address of the page of a job or study, or an empty string if there is no page.
 Address = Callable[[str], str]
@@ -124,18 +126,18 @@ def _banner(rows: Sequence[Standing], last: date | None, facility: Facility) -> 
     return Banner(worst, " ".join([lead, *_problems(bad), *_absent(rows, missed, last), *_unread(facility.unread)]))
 
 
-def _decisive(ran: Sequence[Standing], is_suite_missed: bool) -> Sequence[Standing]:
+def _decisive(ran: Sequence[Standing], is_any_missed: bool) -> Sequence[Standing]:
     """Return the rows of a night that decide the state of the page: suites, and workloads that have a baseline or are
     slower than before. If there are none, each row decides. A user's trial in a shared archive therefore does not
     change the state of the facility. A workload whose newest job is its baseline itself decides nothing.
-    is_suite_missed: whether a suite did not run that night.
+    is_any_missed: whether a suite or a workload that was expected did not run that night.
     """
     decisive = [
         row
         for row in ran
         if row.kind != "single" or _state(row) == "regression" or (row.has_baseline and not _is_baseline(row))
     ]
-    return decisive if decisive or is_suite_missed else ran
+    return decisive if decisive or is_any_missed else ran
 
 
 def _is_baseline(row: Standing) -> bool:
@@ -143,19 +145,25 @@ def _is_baseline(row: Standing) -> bool:
 
 
 def _is_missed(row: Standing, last: date) -> bool:
-    """Return whether a suite did not run last night, although it ran in one of the nights before."""
-    return row.kind != "single" and last - timedelta(days=_EXPECTED) <= row.night < last
+    """Return whether a suite did not run last night, although it ran in one of the nights before. A workload that has a
+    baseline is expected as well if it ran in several of these nights.
+    """
+    since = last - timedelta(days=_EXPECTED)
+    if not since <= row.night < last:
+        return False
+    nights = {night for night in (night_of(job.ended) for job in row.jobs) if night >= since}
+    return row.kind != "single" or (row.has_baseline and len(nights) > 1)
 
 
 def _counts(ran: Sequence[Standing], missed: Sequence[Standing]) -> str:
-    """Return how many of the suites and of the other workloads are good."""
-    suites = [row for row in ran if row.kind != "single"]
-    others = [row for row in ran if row.kind == "single"]
+    """Return how many of the suites and of the other workloads are good. missed: rows that did not run."""
+    suites, lost_suites = ([row for row in rows if row.kind != "single"] for rows in (ran, missed))
+    others, lost_others = ([row for row in rows if row.kind == "single"] for rows in (ran, missed))
     clauses = []
-    if suites or missed:
-        clauses.append(_good(suites, len(suites) + len(missed), "suite"))
-    if others:
-        clauses.append(_good(others, len(others), "other workload" if clauses else "workload"))
+    if suites or lost_suites:
+        clauses.append(_good(suites, len(suites) + len(lost_suites), "suite"))
+    if others or lost_others:
+        clauses.append(_good(others, len(others) + len(lost_others), "other workload" if clauses else "workload"))
     return ", ".join(clauses) or "nothing was measured"
 
 
@@ -206,7 +214,7 @@ def _card(row: Standing, last: date, anchor: str, address: Address) -> Card:
     assert judged is not None
     pages = [("suite", row.newest.study)] * (row.kind == "suite") + [("job", job) for job in row.members]
     links = [(f"{noun} {name}", address(name)) for noun, name in pages]
-    notes = [*([row.note] if row.note else []), *_reasons(judged.verdicts)]
+    notes = [*([row.note] if row.note else []), *_unmet(row), *_reasons(judged.verdicts), *_warnings(judged.verdicts)]
     return Card(
         anchor=anchor,
         state="not measured" if is_missed else _state(row),
@@ -230,6 +238,21 @@ def _reasons(verdicts: Sequence[Verdict]) -> Iterator[str]:
                 yield f"{verdict.subject}: {verdict.why}."
 
 
+def _unmet(row: Standing) -> Iterator[str]:
+    """Yield the results of the first criteria that a suite does not meet, and the number of the others."""
+    unmet = row.suite.acceptance.unmet if row.suite is not None else []
+    for check in unmet[:_NAMED]:
+        yield f"{': '.join(filter(None, (check.group, check.title)))}: {check.measured}; asked: {check.asked}."
+    if unmet[_NAMED:]:
+        yield f"{len(unmet) - _NAMED} more criteria are not met or have no verdict."
+
+
+def _warnings(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the objections to the comparisons, such as those to a baseline that was accepted despite them."""
+    warnings = list(dict.fromkeys(warning for verdict in verdicts for warning in verdict.warnings))
+    yield from (f"Note: {warning}." for warning in warnings[:_NAMED])
+
+
 def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
     state, metric = STATES[verdict.outcome], verdict.metric
     if verdict.is_of_itself and _state(row) == "good":
@@ -241,7 +264,7 @@ def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
     shown = sparkline.nights(row.jobs, group.key, metric, last, base)
     night = verdict.here or trend.night(group, metric)
     interval = "unknown"
-    change = "no baseline" if verdict.ratio is None else regression.signed(verdict.ratio)
+    change = _NOT_COMPARED.get(state, "no baseline") if verdict.ratio is None else regression.signed(verdict.ratio)
     if verdict.is_of_itself:
         change, interval = "is the baseline", "-"
     elif verdict.low is not None and verdict.high is not None:

@@ -117,7 +117,7 @@ def _interval(plan: DetectionPlan) -> str:
 def _tolerance(plan: DetectionPlan) -> str:
     tolerance, usual = plan.wanted.tolerance, plan.usual_tolerance
     why = f"; with the usual {_percent(usual)}, such drops may pass" if tolerance < usual else ""
-    return f"judge with dlio-hpc compare --tolerance {100 * tolerance:g}%{why}"
+    return f"judge the jobs with dlio-hpc compare --tolerance {100 * tolerance:g}%{why}"
 
 
 def _repeats(count: int) -> str:

@@ -151,14 +151,22 @@ def _repeated(outcome: JobOutcome) -> Iterator[list[RunOutcome]]:
 
 
 def _tables(outcome: JobOutcome, tables: Sequence[Sequence[RunOutcome]]) -> Iterator[Block]:
-    """Yield a table for each point with several measured runs, and a line that says how to see all runs in full."""
+    """Yield a table for each point with several measured runs, a line on the runs that are not in a table, and a line
+    that says how to see all runs in full.
+    """
     for runs in tables:
         header, rows = job_rows.of_runs(runs)
         legend = job_rows.RUNS_LEGEND if header is job_rows.RUNS else ""
         yield Table(job_rows.title(outcome, runs[0]), header, rows, has_total=True, legend=legend, names=(0,))
-    shown = job_rows.of_median(tables[0]).name
-    text = f"{shown} is the run with the median rate. Report and pictures of all runs: dlio-hpc report --full."
-    yield Lines([text], "dim")
+    shown = {run.name for runs in tables for run in runs}
+    points = {run.run.point for runs in tables for run in runs}
+    lost = [run.name for run in outcome.runs if run.run.point in points and run.run.kind != "generate"
+            and run.name not in shown]  # fmt: skip
+    if lost:
+        yield Lines([f"Not in the table, because of a fault or without a result: {', '.join(lost)}."], "red")
+    middle = job_rows.of_median(tables[0]).name
+    all_runs = "Report and pictures of all runs: dlio-hpc report --full."
+    yield Lines([f"{middle} has the median rate, or the next lower one. {all_runs}"], "dim")
 
 
 def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix: str) -> Section:

@@ -75,9 +75,7 @@ def _reasons(verdicts: Sequence[Verdict], said: str) -> Iterator[Facts]:
         for sentence in regression_rows.sentences(verdict):
             is_said = sentence[1:].removesuffix(".") in said
             if not is_said or len(verdicts) > 1:
-                rows.setdefault(
-                    "The first sentence of this report has the reason." if is_said else sentence, []
-                ).append(number)
+                rows.setdefault("See the first sentence of this report." if is_said else sentence, []).append(number)
     if rows:
         yield Facts("", [(_ranges(numbers), sentence) for sentence, numbers in rows.items()])
 

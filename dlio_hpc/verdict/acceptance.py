@@ -69,6 +69,11 @@ class Acceptance(Struct, frozen=True):
         return OUTCOMES[self.outcome].exit_code
 
     @property
+    def unmet(self) -> list[Check]:
+        """Checks that are not met, or have no verdict. Skipped checks are not among them."""
+        return [check for check in self.checks if check.outcome not in ("pass", "skipped")]
+
+    @property
     def groups(self) -> list[str]:
         """Labels of the groups. The empty label comes first: it stands for the checks of all jobs together."""
         return list(dict.fromkeys(check.group for check in sorted(self.checks, key=lambda check: check.group != "")))

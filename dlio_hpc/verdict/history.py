@@ -273,7 +273,7 @@ def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
     query = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
     with _reading(folder) as db:
         decoded = [history_database.decode(content) for (content,) in db.execute(query, values)]
-    return entries_.located(decoded)
+    return entries_.without_copies(entries_.located(decoded))
 
 
 def _clauses(where: Where) -> tuple[list[str], list[Any]]:

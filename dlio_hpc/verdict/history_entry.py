@@ -231,6 +231,29 @@ def located(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     return tuple(made)
 
 
+def without_copies(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Return the entries, with those invalid that have the runs of an earlier one: two jobs have not the same times and
+    results. Such a copy of a good job must not count as a measurement of its own.
+    """
+    originals: dict[tuple[Any, ...], str] = {}
+    made = []
+    for entry in entries:
+        measured = [run for run in entry.measurements if run.metrics]
+        runs = tuple((run.key, run.started, run.ended, *run.metrics.items()) for run in measured)
+        original = originals.setdefault((entry.created, runs), entry.job) if runs else entry.job
+        if original != entry.job:
+            fault = f"it has the same runs as {original}, at the same times: one of the two is a copy; remove the copy"
+            measurements = tuple(
+                structs.replace(run, fault=run.fault or fault, exit_code=run.exit_code or InvalidRun.exit_code)
+                for run in entry.measurements
+            )
+            entry = structs.replace(  # noqa: PLW2901
+                entry, fault=fault, exit_code=InvalidRun.exit_code, measurements=measurements
+            )
+        made.append(entry)
+    return tuple(made)
+
+
 def _place(run: Measurement) -> tuple[Any, ...]:
     """Return what a run measures and where, without the parts of the key that only become known while a job runs."""
     unknown = {"file_system": "", "layout": "", "outputs": ""}

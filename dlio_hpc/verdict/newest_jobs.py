@@ -34,7 +34,7 @@ class Standing(NamedTuple):
     into one per night. members: names of the jobs of the newest study. judgement: comparison of the newest job with its
     baselines; None for a study that is not a suite, because it is not judged. suite: verdict on the newest job of a
     suite. note: reason why a suite or study was judged like other jobs; empty if it was not. has_baseline: whether a
-    measurement of the newest job has an active baseline.
+    measurement of the newest job that has measurements has an active baseline.
     """
 
     name: str
@@ -83,7 +83,7 @@ def of(folder: Path, listed: Sequence[Entry], history: Sequence[Entry]) -> list[
         members = tuple(entry.job for entry in of_study.get(ordered[-1].study, ()))
         label = f"{name}, {configuration}" if configuration and several[name, site] > 1 else name
         row = Standing(label, site, "single", ordered, members, None, None)
-        keys = {run.key for run in ordered[-1].measurements}
+        keys = {run.key for run in next((job.measurements for job in reversed(ordered) if job.measurements), ())}
         row = row._replace(has_baseline=any(baseline.group.key in keys for baseline in active))
         judged = _judged(row, folder, history, active)
         rows.append(judged)

@@ -160,7 +160,9 @@ def _details(
     if effects:
         yield f"B / A {', '.join(f'{whole.ratio:.3g}' for whole in file_system_pairs.overall(effects))}"
     uncompared = [verdict for verdict in verdicts if verdict.outcome == "not_comparable"]
-    if verdicts and all(verdict.is_of_itself for verdict in verdicts):
+    if not verdicts:
+        yield "nothing was measured"
+    elif all(verdict.is_of_itself for verdict in verdicts):
         yield "it is the baseline itself, so nothing is compared"
     elif len(uncompared) < len(verdicts):
         yield judgement.text
@@ -168,7 +170,7 @@ def _details(
         is_known = any(_was_known(verdict, known) for verdict in uncompared)
         yield "all baselines are of other configurations" if is_known else "no baseline"
     yield f"criteria: {acceptance.counted(accepted)}"
-    if unmet := [check for check in accepted.checks if check.outcome not in ("pass", "skipped")]:
+    if unmet := accepted.unmet:
         check = min(unmet, key=lambda check: list(OUTCOMES).index(check.outcome))
         more = f", and {len(unmet) - 1} more" if len(unmet) > 1 else ""
         yield ": ".join(filter(None, (check.group.partition(": ")[0], check.title))) + more

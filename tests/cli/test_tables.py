@@ -285,7 +285,7 @@ def test_several_runs_are_a_table_and_the_one_with_the_median_rate(tmp_path: Pat
     names = [name for name, _ in rows]
     assert [float(rate) for _, rate in rows] == pytest.approx([100.0, 140.0, 120.0], rel=0.01)
     assert re.search(r"^median of 3 +1[12]\d\.\d ", out, re.MULTILINE)
-    assert f"{names[2]} is the run with the median rate" in out
+    assert f"{names[2]} has the median rate" in out
     assert [name for name in names if f"\n{name}\n" in out] == [names[2]]
     assert _width(re.findall(r"^(?:\d\d-measure-\d  |median of).*$", out, re.MULTILINE)) <= 80
     full = run("dlio-hpc", "report", "--full", runs / "three").out

@@ -177,7 +177,7 @@ def test_a_drop_that_is_too_small_is_said_first(run: Run, archive: Path) -> None
     assert first.startswith(
         "A drop of 2 % is not found within 60 nights (80 % power): the smallest drop that is found is"
     )
-    assert "judge with dlio-hpc compare --tolerance 1%; with the usual 2 %, such drops may pass" in first
+    assert "judge the jobs with dlio-hpc compare --tolerance 1%; with the usual 2 %, such drops may pass" in first
 
 
 def test_a_suite_with_criteria_says_how_many_nights_they_need(run: Run) -> None:

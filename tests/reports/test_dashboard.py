@@ -126,6 +126,52 @@ def test_a_study_with_the_name_of_a_suite_does_not_hide_it(archives: Path, tmp_p
     assert sorted(row.kind for row in rows) == ["study", "suite"]
 
 
+def test_a_card_has_the_values_of_criteria_that_are_not_met(tmp_path: Path) -> None:
+    archives = tmp_path / "archive"
+    facilities.suite(archives, "nightly", LAST, [90.0, 200.0], least=150.0)
+    history.take_in(archives)
+    (card,) = _cards(_page(archives)).values()
+    (note,) = [note for note in card.notes if "asked:" in note]
+    assert card.state == "failed"
+    assert re.search(r"batch_size=4.*: 90 /s \(.*\); asked: samples/s >= 150 /s\.$", note), note
+
+
+def test_a_card_says_that_its_baseline_was_forced(tmp_path: Path) -> None:
+    archives = tmp_path / "archive"
+    first = facilities.workload(archives, "resnet", "local", [LAST - 1], storage="cached")
+    baselines.accept(archives, first, "quiet", force=True)
+    facilities.workload(archives, "resnet", "local", [LAST])
+    (card,) = _cards(_page(archives)).values()
+    assert [note for note in card.notes if note.startswith("Note: the baseline was accepted despite: ")]
+
+
+@pytest.mark.parametrize(("nights_run", "is_expected"), [([LAST - 5, LAST - 4], True), ([LAST - 4], False)])
+def test_a_watched_workload_that_stops_is_reported(tmp_path: Path, nights_run: list[int], is_expected: bool) -> None:
+    """A single acceptance measurement is not expected again."""
+    archives = tmp_path / "archive"
+    baselines.accept(archives, facilities.workload(archives, "resnet", "local", nights_run), "quiet", force=True)
+    facilities.suite(archives, "nightly", LAST, [90.0, 200.0])
+    history.take_in(archives)
+    opening = _page(archives).banner
+    assert (opening.state == "not measured") == is_expected
+    assert ("Not run that night: resnet on local (last 2026-11-19)." in opening.text) == is_expected
+    assert ("0 of 1 other workload good" in opening.text) == is_expected
+
+
+def test_a_cancelled_job_of_a_watched_workload_is_not_without_baseline(tmp_path: Path) -> None:
+    archives = tmp_path / "archive"
+    entry = facilities.workload(archives, "resnet", "local", range(LAST - 3, LAST))
+    baselines.accept(archives, entry, "quiet", force=True)
+    unknown = {"fault": "no result", "exit_code": 7, "metrics": {}, "storage": None}
+    lost = [structs.replace(run, **unknown) for run in entry.measurements]
+    how = {"fault": "cancelled", "exit_code": 7, "state": "cancelled", "measurements": tuple(lost)}
+    facilities.workload(archives, "resnet", "local", [LAST], **how)
+    page = _page(archives)
+    (card,) = _cards(page).values()
+    assert page.banner.state == "not measured"
+    assert {line.change for line in card.lines} == {"not compared"}
+
+
 def test_an_end_in_the_future_is_no_last_night(archives: Path) -> None:
     """The clock of a login node was wrong when it collected a job."""
     opening = _page(archives, now=nights.day(LAST - 1)).banner

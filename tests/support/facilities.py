@@ -21,15 +21,20 @@ from tests.support import nights, studies
 NOISE = (1.0, 0.997, 1.004)
 
 
-def suite(archives: Path, name: str, night: int, values: Sequence[float], batch: int = 4) -> Path:
+def suite(
+    archives: Path, name: str, night: int, values: Sequence[float], batch: int = 4, least: float | None = None
+) -> Path:
     """Archive a suite of a night with these samples/s of its points, and return the archive. batch: batch size of the
-    first point.
+    first point. least: least samples/s that its criteria ask for; None: it has no criteria.
     """
     runs = archives.parent
     axis = f"reader.batch_size={','.join(str(batch * 2**point) for point in range(len(values)))}"
     study = f"{name}-{nights.day(night)[:10].replace('-', '')}-020000-{night:06x}"
     made = studies.make(runs, studies.asked("demo", axis), repeat=len(NOISE), name=study, archive=archives)
     made = structs.replace(made, verdict=Judging(tolerance=units.Share(0.05)))
+    if least is not None:
+        asked = {"name": "asked", "criteria": {"rate": {"min_samples_per_s": least}}}
+        made = structs.replace(made, criteria=asked)
     studies.write(made, lambda point, repeat: values[point] * NOISE[repeat])
     for path in (runs / f"{study}-1").glob(f"{rundir.RUNS}/*/{rundir.RESULT}"):
         result = run_result.decode(path.read_bytes(), str(path))
@@ -64,7 +69,8 @@ def earlier(archives: Path, made: Path, name: str, kept: Sequence[int], level: f
             )
             for run in last.measurements
         )  # fmt: skip
-        entry = structs.replace(last, job=f"{study}-1", study=study, ended=nights.day(night), measurements=runs)
+        when = nights.day(night)
+        entry = structs.replace(last, job=f"{study}-1", study=study, created=when, ended=when, measurements=runs)
         history.enter(archives, entry)
         entries.append(entry)
     return entries
@@ -73,6 +79,7 @@ def earlier(archives: Path, made: Path, name: str, kept: Sequence[int], level: f
 def workload(archives: Path, name: str, site: str, kept: Sequence[int], **rest: Any) -> Entry:
     """Enter a job of a workload outside suites for each of these nights, and return the last."""
     key = Key(site, "lustre /scratch", "8 stripes of 1 MiB", 2, 4, name, "abcdef012345", "1.0.0")
+    archives.mkdir(exist_ok=True)
     for night in kept:
         wobble = 100 + 0.4 * ((7 * night) % 5 - 2)
         job = f"{name}-{nights.day(night)[:10].replace('-', '')}-030000-{night:06x}"

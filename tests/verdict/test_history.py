@@ -380,6 +380,25 @@ def test_a_history_that_may_not_be_written_says_why(tmp_path: Path, monkeypatch:
         history.check_writable(tmp_path)
 
 
+def test_a_copy_of_a_job_under_another_name_is_invalid(tmp_path: Path) -> None:
+    """A night without a measurement is not good because a good night was copied."""
+    good, copy = nights.entries([100.0, 100.0], 0.01)
+    runs = tuple(structs.replace(run, metrics=of_good.metrics) for run, of_good in zip(
+        copy.measurements, good.measurements, strict=True))  # fmt: skip
+    forged = structs.replace(copy, created=good.created, measurements=runs)
+    for entry in (good, forged):
+        history.enter(tmp_path, entry)
+    first, second = history.entries(tmp_path)
+    assert (first.fault, second.exit_code) == (None, 3)
+    assert second.fault == (
+        "it has the same runs as nightly-000, at the same times: one of the two is a copy; remove the copy"
+    )
+    assert all(run.fault == second.fault for run in second.measurements)
+    for change in ({"created": copy.created}, {"measurements": copy.measurements}):
+        history.enter(tmp_path, structs.replace(forged, **change))
+        assert all(entry.fault is None for entry in history.entries(tmp_path)), "a job of its own"
+
+
 def test_a_job_whose_clock_was_wrong_has_no_place_among_the_nights() -> None:
     history_ = [nights.entry(night, [100.0 + night % 3]) for night in range(8)]
     late = history_entry.carried(nights.entry(8, [50.0], ended="2036-01-01T00:00:00Z"))
