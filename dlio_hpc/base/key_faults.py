@@ -34,8 +34,10 @@ _ELSEWHERE = {
     "steps_between_checkpoints": "every_steps", "checkpoint_after_epoch": "every_steps",
     "num_checkpoints_write": "writes", "num_checkpoints_read": "reads", "epochs_between_evals": "every_epochs",
     "num_files_train": "files", "num_samples_per_file": "samples_per_file", "pattern": "glob", "path": "glob",
-    "computation_time": "time",
+    "computation_time": "time", "partition": "queue", "time": "walltime", "project": "account",
 }  # fmt: skip
+# Formats of images, which are not generated.
+_IMAGES = ("jpeg", "jpg", "png", "image", "images", "tiff")
 # Least length of the beginning of a key by which the key is suggested.
 _BEGINNING = 4
 
@@ -97,12 +99,24 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
     begun = [key for key in known if len(name) >= _BEGINNING and key.startswith(name.lower())]
     elsewhere = _ELSEWHERE.get(name.lower())
+    if (of_unit := _of_other_unit(name, known)) is not None:
+        return of_unit
     if begun or elsewhere in known:
         return f"did you mean {(min(begun, key=len) if begun else elsewhere)!r}? "
     if hint := name_hint(name, known):
         return hint
     leaf = nearest_name(name, [key.rpartition(".")[2] for key in everywhere], _SIMILAR)
     return "" if leaf is None else meant_of(leaf, known, everywhere)
+
+
+def _of_other_unit(name: str, known: Sequence[str]) -> str | None:
+    """Return a suggestion for a key with another unit, such as min_read_GBps; None if it is not such a key."""
+    match = re.fullmatch(r"(\w+_)(G|T)(i?)Bps", name)
+    meant = f"{match[1]}MBps" if match else ""
+    if match is None or meant not in known:
+        return None
+    factor = {"G": "1000", "T": "1000000"}[match[2]] if not match[3] else {"G": "1073.74", "T": "1099511.63"}[match[2]]
+    return f"did you mean {meant!r}? Multiply the value by {factor}, because its unit is MB/s; "
 
 
 def keys_of(kind: Any, section: str = "") -> Iterator[str]:
@@ -144,6 +158,11 @@ def _in_mapping(steps: list[str | int], data: object, kind: Any, hook: Callable[
 def _wrong_value(value: object, kind: Any, example: str) -> str:
     choices = [str(choice) for part in _parts(kind) for choice in _choices(part)]
     if choices and isinstance(value, str):
+        if value.lower() in _IMAGES and "raw" in choices:
+            return (
+                f"found {plainly(value)}; use raw for generated files of this size, or read existing images with "
+                f"--existing '*.{value}'; formats: {', '.join(choices)}"
+            )
         return f"found {plainly(value)}; {name_hint(value, choices, _SIMILAR_CHOICE)}use {wanted(kind, example)}"
     most = " and at most 2^53" if isinstance(value, int) and value > _LARGEST else ""
     return f"found {shown(value)}; use {wanted(kind, example)}{most}{_glued(value, kind)}"

@@ -24,7 +24,7 @@ _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "
 # Least size and limit of a latency that numbers without a unit may have; see LargeSize and Latency.
 LEAST_LARGE, MOST_LATENCY_S = 1 << 20, 1.0
 # Limit of the time of a step or a sample that options may give without a unit.
-_MOST_STEP_S = 10.0
+MOST_STEP_S = 10.0
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
 
 
@@ -114,7 +114,7 @@ def step_time(value: object) -> Seconds:
     """Parse the time of a step or a sample, as given by an option. Raise ValueError if the value is not a duration, or
     a number without a unit that is almost certainly meant in milliseconds.
     """
-    return _small_or_with_unit(value, _MOST_STEP_S)
+    return _small_or_with_unit(value, MOST_STEP_S)
 
 
 def _small_or_with_unit(value: object, limit_s: float) -> Seconds:
@@ -156,13 +156,19 @@ def _percent(number: float, value: object) -> str:
 
 def walltime(value: object) -> Walltime:
     """Parse a time limit and return it in seconds. A number without a unit means minutes. Days may precede the hours,
-    in Slurm's form 1-12:00:00. Raise ValueError if the value is not a time limit or is zero.
+    in Slurm's form 1-12:00:00. Raise ValueError if the value is not a time limit or is zero, or if it is hours and
+    minutes such as 1:30, which other programs read as minutes and seconds.
     """
     expected = SUCH[Walltime]
     if isinstance(value, str) and re.search(r":|^\s*[0-9]+-", value):
         match = _CLOCK.fullmatch(value)
         if match is None:
             raise _unusable(value, expected)
+        if match[4] is None and match[1] is None:
+            raise ValueError(
+                f"found {plainly(value)}, which batch systems read as minutes and seconds; write {match[2]}h, "
+                f"{match[2]}m or {match[2]}:{match[3]}:00"
+            )
         days, hours, minutes, secs = (int(field or 0) for field in match.groups())
         if max(minutes, secs) > 59 or (match[1] and hours > 23):
             raise _unusable(value, expected)

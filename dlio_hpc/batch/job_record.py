@@ -171,7 +171,8 @@ def content(directory: Path, name: str) -> bytes:
             raise unknown(directory) from None
         if isinstance(fault, FileNotFoundError | NotADirectoryError):
             path_kinds.refuse_other(directory, "a job of dlio-hpc")
-        raise unreadable(fault, directory / name, advice=f"; {directory} is not a job directory") from fault
+        advice = f"; {directory} is not a job directory: give the name of a job, see dlio-hpc status"
+        raise unreadable(fault, directory / name, advice=advice) from fault
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:

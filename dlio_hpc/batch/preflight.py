@@ -22,7 +22,7 @@ from dlio_hpc.batch.job_state import await_release
 from dlio_hpc.batch.job_watch import Watched, watch
 from dlio_hpc.batch.schedulers.common import user
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
-from dlio_hpc.batch.submit import check_commands, submit, unwritable_folders
+from dlio_hpc.batch.submit import check_commands, check_datasets, submit, unwritable_folders
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind
 from dlio_hpc.config.lustre_layout import Layout
@@ -68,10 +68,11 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
 
 def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
     made = plans[0]
-    needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
+    needed = plan.datasets(run for job_plan in plans for run in job_plan.runs if run.kind == "generate")
     yield from _limits(plans)
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(plans))
+    yield from _guarded("datasets", lambda: _datasets(plans))
     for folder in made.folders:
         yield from _storage(made.site, folder, [run.stored for run in needed if run.data == folder])
     yield from _guarded("batch system", lambda: _batch_system(made))
@@ -202,6 +203,13 @@ def _targets(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
         raise ConfigError(
             f"layout: {most} stripes are requested, but the file system has {len(targets)} targets; lower stripe_count"
         )
+
+
+def _datasets(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
+    """Check that each dataset that no job generates exists."""
+    check_datasets(plans)
+    if not any(run.kind == "generate" for job_plan in plans for run in job_plan.runs):
+        yield PreflightFinding("ok", "datasets", "they exist as far as their folders exist here")
 
 
 def _space(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:

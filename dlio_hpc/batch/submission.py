@@ -79,7 +79,7 @@ def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Re
             "--after: it is not known when the first night could begin; wait until the other job has ended, or leave "
             "--nights out"
         )
-    submit.check(planned.jobs)
+    submit.check(planned.jobs, is_after=bool(parents))
     waited = submit.parents(parents, planned.jobs[0])
     if planned.study.is_plain:
         return hand_over(planned, waited, (), report, verbose)

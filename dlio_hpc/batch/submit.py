@@ -38,17 +38,31 @@ class Submitted(NamedTuple):
     notes: list[str]
 
 
-def check(plans: Sequence[Plan]) -> None:
+def check(plans: Sequence[Plan], is_after: bool = False) -> None:
     """Run every check that is possible before anything is written. Raise ConfigError or InfrastructureError if a check
     fails. On the local site, data folders and their free space are checked, too. With a batch system, data folders
-    may exist only on its nodes.
+    may exist only on its nodes. is_after: whether the jobs wait for others, which may generate the datasets.
     """
     check_commands(plans)
+    if not is_after:
+        check_datasets(plans)
     is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
     for fault in unwritable_folders(plans, with_data=is_here):
         raise InfrastructureError(f"{fault}; choose another folder")
     if is_here:
         _check_space(plans)
+
+
+def check_datasets(plans: Sequence[Plan]) -> None:
+    """Raise ConfigError if runs read a dataset that does not exist and that none of the jobs generates. With a
+    batch system, a dataset is not checked if its data folder does not exist here: it may exist only on the nodes.
+    """
+    is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
+    runs = [run for plan in plans for run in plan.runs]
+    generated = {run.dataset for run in runs if run.kind == "generate"}
+    for run in datasets(run for run in runs if run.dataset not in generated):
+        if run.workload.dataset.is_generated and (is_here or Path(run.data).is_dir()):
+            dataset_folder.require(run.stored)
 
 
 def _check_space(plans: Sequence[Plan]) -> None:

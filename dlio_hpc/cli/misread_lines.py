@@ -29,6 +29,9 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
         name = option.partition("=")[0]
         if _ONE_DASH.fullmatch(name) and _option(command, f"-{name}") is not None:
             raise click.UsageError(f"No such option {name!r}; a long option has two dashes: -{option}", context)
+        if _is_split(command, option, values, own):
+            setting = f"{values[0]}={own[own.index(values[0]) + 1]}"
+            raise click.UsageError(f"{option} takes KEY=VALUE: {shlex.join([option, setting])}", context)
         if (joined := _joined(values)) != values[:1]:
             raise click.UsageError(
                 f"{shlex.join([option, *values])}: write the value without blanks: {shlex.join([option, *joined])}",
@@ -97,6 +100,15 @@ def _options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple
         count = 0 if option is None or option.is_flag or option.count else option.nargs
         yield word, _value(arguments[place:], _has_joints(option)) if option is not None and count == 1 else []
         place += count
+
+
+def _is_split(command: click.Command, option: str, values: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Return whether an option that takes KEY=VALUE is followed by a key, and then by a value without =."""
+    known = _option(command, option)
+    if known is None or not (known.metavar or "").startswith("KEY=") or len(values) != 1 or "." not in values[0]:
+        return False
+    place = arguments.index(values[0]) + 1
+    return "=" not in values[0] and place < len(arguments) and not arguments[place].startswith("-")
 
 
 def _has_joints(option: click.Option) -> bool:

@@ -2,20 +2,33 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import click
 
-from dlio_hpc.base.errors import name_hint
+from dlio_hpc.base.errors import name_hint, nearest_name
 from dlio_hpc.config import shipped
 
 # Options of batch systems, launchers and dlio_benchmark, and what they are called here.
 _ELSEWHERE = {
-    "--ntasks": "--ppn", "--ntasks-per-node": "--ppn", "--tasks-per-node": "--ppn", "--ranks": "--ppn", "-n": "--ppn",
-    "--ranks-per-node": "--ppn", "--np": "--ppn", "--num-nodes": "--nodes", "--partition": "--queue", "-p": "--queue",
-    "--qos": "--queue", "--walltime": "--time", "--time-limit": "--time", "--project": "--account",
-    "--data-dir": "--data", "--data-folder": "--data",
+    "--ntasks-per-node": "--ppn", "--tasks-per-node": "--ppn", "--ranks-per-node": "--ppn", "--num-nodes": "--nodes",
+    "--partition": "--queue", "-p": "--queue", "--qos": "--queue", "--walltime": "--time", "--time-limit": "--time",
+    "--project": "--account", "--data-dir": "--data", "--data-folder": "--data",
 }  # fmt: skip
+# Options that give the ranks of all nodes together.
+_ALL_RANKS = ("-n", "--ntasks", "--np", "-np", "--ranks", "--num-tasks")
+# Options of fio, IOR and elbencho, and the setting that has this effect.
+_SETTINGS = {
+    "--ioengine": "reader.engine=io_uring", "--iodepth": "reader.queue_depth=16", "--direct": "reader.direct=true",
+    "--bs": "reader.transfer_size=1MiB", "--blocksize": "reader.transfer_size=1MiB",
+    "--block": "reader.transfer_size=1MiB", "--transfersize": "reader.transfer_size=1MiB",
+    "--threads": "reader.read_threads=4", "--numjobs": "reader.read_threads=4",
+    "--num-workers": "reader.read_threads=4", "--batch-size": "reader.batch_size=8", "--epochs": "train.epochs=2",
+    "--steps": "train.steps=100", "--nrfiles": "dataset.files=64", "--format": "dataset.format=hdf5",
+    "--filesize": "dataset.sample.size=1MiB",
+}  # fmt: skip
+# Least similarity from which another option is suggested.
+_SIMILAR = 0.75
 # Options and arguments that a verb does not take, and what would do, by the verb and the option; "" is an argument.
 _INSTEAD = {
     ("import", "-S"): "write the keys of dlio_benchmark as it takes them, such as ++workload.reader.batch_size=8; set "
@@ -54,9 +67,12 @@ def improved(fault: click.ClickException) -> click.ClickException:
         if option is not None and any(option in param.opts for param in fault.ctx.command.params):
             return click.UsageError(f"No such option {fault.option_name!r}; did you mean {option!r}?", fault.ctx)
     if isinstance(fault, click.UsageError) and fault.ctx is not None and (text := _instead(fault, fault.ctx)):
-        return click.UsageError(f"{fault.format_message().rstrip('.')}: {text}", fault.ctx)
+        said = fault.format_message().rstrip(".")
+        if isinstance(fault, click.NoSuchOption):
+            said = f"No such option {fault.option_name!r}"  # without the similar options that click suggests
+        return click.UsageError(f"{said}: {text}", fault.ctx)
     if isinstance(fault, click.NoSuchOption) and fault.ctx is not None:
-        return _of_other_verbs(fault, fault.ctx)
+        return _of_other_verbs(_with_similar(fault, fault.ctx), fault.ctx)
     if isinstance(fault, click.BadParameter) and fault.param is not None and fault.ctx is not None:
         fault = _with_source(fault, fault.param, fault.ctx)
     if isinstance(fault, click.MissingParameter) and isinstance(fault.param, click.Option) and fault.param.help:
@@ -66,16 +82,38 @@ def improved(fault: click.ClickException) -> click.ClickException:
 
 def _instead(fault: click.UsageError, context: click.Context) -> str | None:
     """Return a suggestion to replace an option or argument that the verb does not accept."""
+    takes = {name for param in context.command.params for name in param.opts}
+    verb = context.command.name or ""
     if isinstance(fault, click.NoSuchOption):
-        return _INSTEAD.get((context.command.name or "", fault.option_name))
+        option = fault.option_name
+        ranks = "give the ranks of each node with --ppn, and the nodes with --nodes"
+        setting = f"it is a setting of the workload, such as -S {_SETTINGS.get(option)}"
+        is_ranks, is_setting = "--ppn" in takes and option in _ALL_RANKS, "--set" in takes and option in _SETTINGS
+        return ranks if is_ranks else setting if is_setting else _INSTEAD.get((verb, option))
     message = fault.format_message()
     if "unexpected extra argument" not in message:
         return None
     extra = message.partition("(")[2].partition(")")[0].split()
+    return _of_extra(extra, takes) or _INSTEAD.get((verb, ""))
+
+
+def _of_extra(extra: Sequence[str], takes: Collection[str]) -> str | None:
+    """Return a suggestion for arguments that an option should give; None if there is none. takes: options of the
+    verb.
+    """
     site = next((word for word in extra if word in shipped.names(shipped.SITES)), None)
-    if site is not None and any("--site" in param.opts for param in context.command.params):
+    if site is not None and "--site" in takes:
         return f"a site is given by an option: -s {site}"
-    return _INSTEAD.get((context.command.name or "", ""))
+    if "--set" in takes and (settings := [word.lstrip("+") for word in extra if "=" in word]):
+        return f"settings are given by an option: {' '.join(f'-S {setting}' for setting in settings)}"
+    return None
+
+
+def _with_similar(fault: click.NoSuchOption, context: click.Context) -> click.NoSuchOption:
+    """Return the error for an unknown option with the options that are really similar."""
+    names = [name for param in context.command.params for name in param.opts]
+    similar = nearest_name(fault.option_name, names, _SIMILAR)
+    return click.NoSuchOption(fault.option_name, None, [] if similar is None else [similar], context)
 
 
 def _of_other_verbs(fault: click.NoSuchOption, context: click.Context) -> click.ClickException:

@@ -15,7 +15,7 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, a
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.files import filesystem, rundir, safe_folders
 
-FINGERPRINT_FILE = "dlio-dataset.json"
+FINGERPRINT_FILE = rundir.DATASET
 # Name of a dataset folder, such as npz-8x4x11.7KiB-03c25a44c247. It ends with the fingerprint.
 _NAME = re.compile(r"[a-z0-9]+-.+-[0-9a-f]{12}")
 # Ratio of required space to payload: headers and directories of the formats, and file system metadata.

@@ -476,7 +476,8 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
-        raise unreadable(fault, path) from fault
+        advice = "" if path.name.endswith(SUFFIX) else f"; this needs {_WANTED}"
+        raise unreadable(fault, path, advice=advice) from fault
     with about(path):
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             safe_folders.close(descriptor)

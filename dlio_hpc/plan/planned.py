@@ -52,7 +52,23 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     if options.existing is None:
         for note in _absent_folders(options):
             report(f"note: {note}")
+    for note in dict.fromkeys(_long_times(drafted)):
+        report(f"note: {note}")
     return drafted
+
+
+def _long_times(drafted: Planned) -> Iterator[str]:
+    """Yield a note for each time of a step or a sample that is so long that it may be meant in milliseconds. A file may
+    give such a time without a unit.
+    """
+    for run in (run for job in drafted.jobs for run in job.runs):
+        times = {
+            "compute.time": run.workload.compute.time.mean,
+            "reader.preprocess_time": run.workload.reader.preprocess_time,
+        }
+        for key, time_s in times.items():
+            if time_s >= units.MOST_STEP_S and not time_s % 1:
+                yield f"{key} is {time_s:g} s; if milliseconds are meant, write {time_s:g} ms"
 
 
 def _check_folders(options: Options) -> None:

@@ -90,6 +90,7 @@ def _at_most(
     where: str, plan: Plan, nodes: int | None, walltime: int | None, advice: str = ""
 ) -> Iterator[ConfigError]:
     if nodes is not None and plan.nodes > nodes:
+        advice = advice or ("; use --ppn for more ranks, or -s for a site with more nodes" if nodes == 1 else "")
         yield ConfigError(f"--nodes {plan.nodes}: {where} allows at most {nodes} per job{advice}")
     if walltime is not None and plan.walltime > walltime:
         asked, allowed = units.format_walltime(plan.walltime), units.format_walltime(walltime)

@@ -56,6 +56,7 @@ def _all(runs: Path) -> list[Path]:
     if not files:
         rests = ", only files that killed submissions left (dlio-hpc clean removes them)"
         left = rests if any(abandoned_files.rests(runs)) else ""
+        left = left if runs.is_dir() else ", which does not exist"
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]
 

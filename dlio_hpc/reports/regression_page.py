@@ -10,6 +10,10 @@ from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.suite import SuiteVerdict
 
+_SUBTITLE = "against its baseline and its history"
+_SUBTITLE_OF_SEVERAL = (
+    "each against its baseline and its history; to compare a job with another: dlio-hpc compare JOB --baseline OTHER"
+)
 # Maximum number of jobs in the title.
 _NAMED = 3
 
@@ -20,7 +24,7 @@ def of_judgement(judgement: Judgement) -> Page:
     jobs = list(dict.fromkeys(verdict.job for verdict in verdicts))
     return Page(
         title=", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""),
-        subtitle="against its baseline and its history",
+        subtitle=_SUBTITLE if len(jobs) == 1 else _SUBTITLE_OF_SEVERAL,
         banner=verdict_banners.of_judgement(judgement),
         facts=[],
         sections=sections(verdicts, verdict_banners.of_judgement(judgement).text),

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.base.nights import nights_of
+from dlio_hpc.config import shipped
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import archive_folder
 from dlio_hpc.records.job_outcome import JobOutcome
@@ -130,7 +131,8 @@ def _own(judged: Judged) -> Criteria:
     own = [criteria_file.of_study(study.study) for study in judged.studies if study.study.verdict is not None]
     if not own or own[0] is None or any(criteria != own[0] for criteria in own):
         raise ConfigError(
-            "no criteria file is given: use --criteria NAME or FILE; only a suite can name a criteria file itself"
+            "no criteria file is given: use --criteria NAME or FILE; only a suite can name a criteria file itself. "
+            f"Names: {', '.join(shipped.names(shipped.CRITERIA))}"
         )
     return own[0]
 

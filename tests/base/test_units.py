@@ -49,7 +49,6 @@ def test_what_is_no_duration(text: object) -> None:
         ("90s", 90),
         ("2h", 7200),
         ("1:30:00", 5400),
-        ("1:30", 5400),
         ("1d", 86400),
         ("1-00:00:00", 86400),
         ("1-12", 129600),
@@ -68,6 +67,12 @@ def test_walltime(text: object, expected: int) -> None:
 def test_what_is_no_walltime(text: object) -> None:
     with pytest.raises(ValueError, match=r"found .*; use "):
         units.walltime(text)
+
+
+def test_hours_and_minutes_are_refused_as_a_walltime() -> None:
+    """Slurm and PBS read 1:30 as 90 seconds."""
+    with pytest.raises(ValueError, match=r"read as minutes and seconds; write 1h, 1m or 1:30:00"):
+        units.walltime("1:30")
 
 
 @given(st.integers(1, 10**7))

@@ -150,11 +150,13 @@ def test_a_dataset_that_does_not_fit_is_refused(run: Run, small: Path) -> None:
 
 
 def test_without_a_dataset_never_says_what_there_is(run: Run, small: Path) -> None:
-    job = _submit(run, small, "-d", "data", "--generate", "never", code=2)
-    assert "none exists" in job["runs"][0]["error"]["message"]
+    refused = run("dlio-submit", small, "-d", "data", "--generate", "never", "--wait")
+    assert (refused.code, "(none exists); generate it with --generate auto" in refused.err) == (2, True)
     made = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"]
-    job = _submit(run, small, "-d", "data", "--generate", "never", "-S", "dataset.files=7", code=2)
-    assert f"existing: {Path(made).name}" in job["runs"][0]["error"]["message"]
+    refused = run("dlio-submit", small, "-d", "data", "--generate", "never", "-S", "dataset.files=7")
+    assert refused.code == 2
+    assert len(list(small.parent.glob("dlio-runs/*/job.json"))) == 1, "only the job that generated"
+    assert f"existing: {Path(made).name}" in refused.err
 
 
 def test_a_rank_that_fails_ends_all_and_its_outputs_are_kept(run: Run, small: Path) -> None:

@@ -126,7 +126,10 @@ _ON_JOBS = (
             "write a range as 64KiB..1MiB, or with a factor",
         ),
         (("dlio-submit", "demo", "-N", "1:4"), "write a range as 1..4"),
-        (("dlio-hpc", "collect"), "no jobs in dlio-runs; give the directory of your jobs with --runs"),
+        (
+            ("dlio-hpc", "collect"),
+            "no jobs in dlio-runs, which does not exist; give the directory of your jobs with --runs",
+        ),
         (("dlio-hpc", "cancel"), "give the jobs to cancel, or --all"),
         (("dlio-hpc", "archive", "verify", "absent"), "cannot read absent"),
         (("dlio-hpc", "sites", "absent"), "no site 'absent'"),
