@@ -115,7 +115,7 @@ def check_kind(folder: Path, path: Path, data: object) -> None:
     if not signs & data.keys():
         for others, text in _SIGNS.values():
             if others & data.keys() and not (folder == STUDIES and "verdict" in others):
-                raise ConfigError(f"{path} is {text}; this needs {_EXPECTED[folder]}")
+                raise ConfigError(f"{path} is {text}. This command needs {_EXPECTED[folder]}")
 
 
 def _as_path(path: Path) -> str:

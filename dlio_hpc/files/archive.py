@@ -476,7 +476,7 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
-        advice = "" if path.name.endswith(SUFFIX) else f"; this needs {_WANTED}"
+        advice = "" if path.name.endswith(SUFFIX) else f"; give {_WANTED}"
         raise unreadable(fault, path, advice=advice) from fault
     with about(path):
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -484,5 +484,5 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
             raise InvalidRun(f"{path} is not an archive: it is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
             if not path.name.endswith(SUFFIX) and _is_text(file.peek(_HEAD)[:_HEAD]):
-                raise ConfigError(f"{path} is a text, not an archive of a job; this needs {_WANTED}")
+                raise ConfigError(f"{path} is a text, not an archive of a job; give {_WANTED}")
             yield file

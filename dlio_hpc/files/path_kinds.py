@@ -97,4 +97,4 @@ def refuse_other(path: Path, wanted: str) -> None:
     """
     text = described(path)
     if text is not None:
-        raise ConfigError(f"{text}; this needs {wanted}")
+        raise ConfigError(f"{text}. This command needs {wanted}")
