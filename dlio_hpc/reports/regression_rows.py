@@ -135,7 +135,8 @@ def summary(judgement: Judgement) -> str:
     name = label(judgement.outcome)
     if worst is None or len(judgement.verdicts) == 1:
         return f"{name}: {worst.why.removeprefix(f'{worst.outcome}: ')}" if worst else judgement.text
-    return f"{judgement.text}. First {name}: {worst.job}, {worst.subject}: {worst.why}"
+    subject = worst.job if worst.subject == worst.job else f"{worst.job}, {worst.subject}"
+    return f"{judgement.text}. First {name}: {subject}: {worst.why}"
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
