@@ -32,8 +32,9 @@ _OF_MEDIAN = {3: 1.346, 4: 1.193}
 
 
 class CampaignNoise(NamedTuple):
-    """Variation of a measurement, as standard deviations of logarithms. nights: variation between nights, without that
-    of their runs. runs: variation between the runs of a job. site: prior knowledge of `compare` about nights.
+    """Variation of a measurement, as standard deviations of logarithms. nights: variation between nights, without the
+    variation between runs. runs: variation between the runs of a job. site: prior knowledge that `compare` has about
+    the variation between nights.
     """
 
     nights: float
@@ -77,8 +78,8 @@ class Campaign(NamedTuple):
 
     @property
     def chance_a_year(self) -> float:
-        """Upper limit of the number of such regressions by chance in a year, as `compare` states it. A regression above
-        the limit does not count.
+        """Upper limit of the number of such regressions by chance in a year, as `compare` states this number. If
+        `compare` states a higher number for a regression, the plan does not count the regression as detected.
         """
         return change_detection.a_year(Alarm(0, 0.0, 1, self.excess))
 
@@ -151,8 +152,8 @@ def _dropped(quiet: Floats, first: int, drop: float) -> Floats:
 
 
 def _excess(by_chance: Floats, error: float | None) -> float:
-    """Return the smallest excess that at most the share `error` of the series without a drop reach. It is at least that
-    of `compare`. error: None for the error of `compare`.
+    """Return the smallest excess that at most the share `error` of the series without a drop reach. The result is at
+    least the excess that `compare` requires. error: None selects the excess of `compare`.
     """
     if error is None:
         return -EASED

@@ -192,7 +192,7 @@ class Judged(NamedTuple):
 
 def judged(paths: Sequence[Path]) -> Judged:
     """Return the studies and jobs to judge, from these directories or archives. If several jobs of one study are given,
-    they are judged as that study, and the measurements of its other jobs count as missing.
+    they are judged as that study, and the measurements of its other jobs are reported as missing.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]

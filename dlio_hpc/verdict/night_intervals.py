@@ -76,7 +76,7 @@ def are_runs_assumed(nights: Sequence[Floats], prior: NightSpread) -> bool:
 
 
 def half_width(spread: NightSpread, share: float) -> float:
-    """Return half of the width of an interval. share: variance of the estimate, divided by that of a level."""
+    """Return half of the width of an interval. share: variance of the estimate, divided by the variance of a level."""
     return students_t.quantile((1 + CONFIDENCE) / 2, spread.df) * spread.sd * math.sqrt(share)
 
 

@@ -96,15 +96,15 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
 
 
 def prior(series: NightSeries, site: NightSpread) -> NightSpread:
-    """Return prior knowledge about the variation between the nights of a series. The variation is at least that of the
-    runs. site: knowledge from elsewhere.
+    """Return prior knowledge about the variation between the nights of a series. This variation is at least the
+    variation that the runs cause. site: prior knowledge from other measurements, or an assumption.
     """
     return with_runs(site, series.runs)
 
 
 def with_runs(site: NightSpread, runs: float) -> NightSpread:
-    """Return knowledge about the variation between nights, including the variance of runs. site: knowledge from
-    elsewhere. If it is an assumption, it does not include the variation of runs.
+    """Return prior knowledge about the variation between nights, including the variance of runs. site: prior knowledge
+    from other measurements, or an assumption. An assumption does not include the variance of runs.
     """
     if site.source == variation.ASSUMED.source:
         return site._replace(sd=math.sqrt(site.sd**2 + runs))
@@ -132,9 +132,9 @@ def _usual(jobs: Sequence[JobLevel]) -> float:
 
 
 def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> Floats:
-    """Return, for each job, the excess of the variance of its level over that of a usual job. There is an excess if the
-    runs of the job are unusually scattered, or fewer than usual. of_run: usual variance of a run. share: mean of 1 /
-    (number of runs) over all jobs.
+    """Return, for each job, the variance of its level minus the variance of the level of a usual job. The difference is
+    positive if the job has unusually scattered runs, or fewer runs than usual. of_run: usual variance of a run. share:
+    mean of 1 / (number of runs) over all jobs.
     """
     runs, variances = np.array([job.runs for job in jobs]), np.array([job.variance for job in jobs])
     of_fewer = of_run * np.maximum(0.0, 1 - share * runs)

@@ -40,8 +40,8 @@ def of_others(history: Sequence[Entry]) -> NightPrior:
 
 
 def of_site(history: Sequence[Entry]) -> NightPrior:
-    """Return the variation between nights that all measurement keys of a site show, with the key itself. history: one
-    entry for each job or night of a study, without the nights to be judged.
+    """Return the variation between nights that all measurement keys of a site show, including the key itself. history:
+    one entry for each job or night of a study, without the nights to be judged.
     """
     return _of(history, is_own_used=True)
 

@@ -149,7 +149,7 @@ def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
 
 
 def test_a_file_without_criteria_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="criteria: the file has none, so any job would be accepted"):
+    with pytest.raises(ConfigError, match="the file has no criteria, so it would accept any job"):
         _file(tmp_path, {})
 
 
