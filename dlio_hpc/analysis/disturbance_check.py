@@ -66,8 +66,8 @@ def _place(interruption: Interruption) -> str:
 
 
 def _outlying(epochs: Sequence[Epoch]) -> list[str]:
-    """Return a sentence for each epoch that took far longer than the others, or far less time than most. Epochs that
-    were cut short are ignored.
+    """Return a sentence for each epoch that took far longer than the others, or far less time than most of the others.
+    Epochs that were cut short are ignored.
     """
     whole = [epoch for epoch in epochs if epoch.steps == epochs[0].steps]
     sentences = []

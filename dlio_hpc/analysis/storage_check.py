@@ -1,5 +1,5 @@
 """Check whether a run measured storage or caches of the nodes, by comparing the bytes requested in each epoch with the
-bytes received from storage. files/storage_proofs.py has the evidence that counts on each kind of file system.
+bytes received from storage. files/storage_proofs.py lists the evidence that is accepted on each kind of file system.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,10 +63,11 @@ class Storage(Struct, frozen=True):
     largest share of bytes from memory among these epochs; None if it is unknown for all of them. memory_bytes: memory
     of all nodes together; None if it is unknown. idle: number of epochs that read nothing, because all data were in the
     ranks' memory (reader.load: memory). darshan_bytes: bytes that the ranks requested in all epochs according to
-    Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run only
-    writes checkpoints, which it may also read. unwritten: reason why these checkpoints may be in memory; None if they
-    reached storage. remarks: sentences on evaluation passes, and on the checkpoints of a run that reads samples, if
-    they did not come from storage or did not reach it. They do not change the outcome, which depends on the samples.
+    Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run has
+    only checkpoints, which it writes and may also read. unwritten: reason why these checkpoints may be in memory; None
+    if they reached storage. remarks: sentences on evaluation passes, and on the checkpoints of a run that reads
+    samples, if they did not come from storage or did not reach it. The remarks do not change the outcome, which depends
+    on the samples.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -199,7 +200,9 @@ def _faster_than_probe(result: Result, probe: StorageProbe | None) -> str | None
 
 
 def _doubted(epoch: EpochStorage, doubt: str | None) -> EpochStorage:
-    """Return the epoch with an unknown origin of its bytes if there is a doubt and the bytes were not counted."""
+    """Return the epoch. If there is a doubt and the bytes were not counted, the share from memory becomes unknown.
+    doubt: the reason; None if there is no doubt.
+    """
     if doubt is None or epoch.is_counted or epoch.cached is None or epoch.cached > LIMIT:
         return epoch
     return structs.replace(epoch, cached=None, source=f"{doubt} ({epoch.source})")
@@ -226,7 +229,7 @@ def _outputs(result: Result) -> tuple[str, list[str]]:
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     """Return whether the bytes of an epoch came from storage or from memory. The table of storage_proofs says which
-    evidence counts. The share from memory is taken from the first of these that is known: a count of the bytes
+    evidence is accepted. The share from memory is taken from the first known item of this list: a count of the bytes
     received; O_DIRECT; the share of the dataset's pages that were in memory before the epoch; the upper limit of
     _outgrown(). If a count may include other reads, the share of pages replaces the count if it is larger.
     """

@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Recorded(NamedTuple):
-    """An open timeline.h5. file: the h5py.File."""
+    """An open timeline.h5. file: the open HDF5 file."""
 
     file: Any
 

@@ -126,7 +126,7 @@ def run(
 
 def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s: float | None) -> Examined:
     """Return the analysis of a checked log. record: the run's timeline.h5; None if there is none. In the result, `view`
-    is None if the log has no usable trace, or if the clock of the trace cannot be aligned with that of `record`.
+    is None if the log has no usable trace, or if the clock of the trace cannot be aligned with the clock of `record`.
     """
     title, log, faults = subject.title, subject.log, subject.faults
     if not _is_possible(log, faults):

@@ -50,8 +50,8 @@ def of_trace(
 
 
 def _of_empty(count: int) -> str:
-    """Return a note on requests without bytes. The tables count them as requests of 0 bytes; a logarithmic axis has no
-    place for them.
+    """Return a note on requests without bytes. The tables include them as requests of 0 bytes. They are missing in
+    pictures with a logarithmic axis.
     """
     requests = "1 request" if count == 1 else f"{count} requests"
     return (
@@ -211,7 +211,7 @@ def _calls(analysis: Analysis) -> tuple[tuple[str, int], ...]:
 
 
 def _orders(analysis: Analysis) -> tuple[AccessOrder, ...]:
-    """Return the order of reads and writes, of those whose order the log has."""
+    """Return the order of the reads and the order of the writes. An order that the log does not have is left out."""
     return tuple(
         AccessOrder(name, kind.requests, kind.consecutive, max(0.0, kind.sequential - kind.consecutive))
         for name, kind in (("read", analysis.read), ("write", analysis.write))

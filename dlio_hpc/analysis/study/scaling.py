@@ -24,7 +24,7 @@ class ScalingStep(Struct, frozen=True):
     samples/s of this point, divided by samples/s of the first point. The value of a job is the median of its runs; the
     value of several jobs is their geometric mean. low, high: 95 % interval of speed_up, simultaneous for all ratios of
     the same part of the study; None for the first point, or if the noise is unknown. ideal: number of ranks of this
-    point, divided by that of the first point. efficiency: speed_up / ideal.
+    point, divided by the number of ranks of the first point. efficiency: speed_up / ideal.
     """
 
     point: int
