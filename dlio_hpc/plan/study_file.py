@@ -108,8 +108,8 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 if part.sweep and key not in part.sweep:
                     names = ", ".join(part.sweep)
                     raise ValueError(
-                        f"parts.{name}.laptop.sweep: {key} is not in the sweep of the part, which has {names}; its "
-                        "values replace those of the same key"
+                        f"parts.{name}.laptop.sweep: {key} is not in the sweep of the part, which has {names}; "
+                        "laptop.sweep can only replace the values of these keys"
                     )
 
 
@@ -132,7 +132,7 @@ def _near(path: Path, name: str | None) -> str | None:
 
 
 class FileChanges(Struct, frozen=True):
-    """Values from the command line that replace those of the study file. If a value is None, the value of the file
+    """Values from the command line that replace values of the study file. If a value is None, the value of the file
     remains. full: use the study's full values instead of its smaller values, which suit a laptop. folders: one folder
     on each of the two file systems to be compared; empty if no file systems are compared.
     """

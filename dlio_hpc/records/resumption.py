@@ -39,8 +39,8 @@ class Lacking(NamedTuple):
 
 
 def load(folder: Path, options: Options) -> Study:
-    """Return the study in a folder. If `options` has a walltime, account, queue or job options, they replace those of
-    the study. Raise ConfigError if the study only generates data.
+    """Return the study in a folder. A walltime, account, queue or job options in `options` replace the values of the
+    study. Raise ConfigError if the study only generates data.
     """
     known = study_outcome.load(folder)
     if known.generate == "only":

@@ -76,8 +76,8 @@ def _operands(arguments: list[str]) -> list[str]:
 
 
 def merging_notes(jobs: Sequence[LogJob]) -> list[str]:
-    """Return a list with a note if several logs are analysed as the logs of one program. The note names the jobs, or
-    the scripts, if the logs have different ones. Return an empty list for a single log.
+    """Return a list with a note if several logs are analysed as the logs of one program. The note lists the jobs if
+    there are several, and the programs if there are several. Return an empty list for a single log.
     """
     if len(jobs) == 1:
         return []

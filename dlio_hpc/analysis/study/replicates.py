@@ -34,14 +34,13 @@ NO_NOISE = 1e-9
 
 class Fit(NamedTuple):
     """Fit of P points and r rounds to measurements. Effects are estimated for all rounds but the first, so r is the
-    number of rounds minus 1. If the effects of rounds cannot be separated from the effects of points, r is 0. values:
-    estimate of each point, shape (P,). medians: median of the measurements of each point, shape (P,). counts: number of
-    measurements of each point, shape (P,). weights: share of each point's measurements that were made in each round,
-    shape (P, r). spread: Cholesky factor of the covariance of the estimated effects of the rounds, in units of the
-    noise, shape (r, r). sd: standard deviation of a single measurement; nan without repeats. df: degrees of freedom of
-    sd. drift: difference between the effects of the fastest and of the slowest round. runs_of_job: largest number of
-    measurements of a point in one job, if points were measured in different jobs whose effects cannot be estimated;
-    otherwise 0.
+    number of rounds minus 1. If these effects cannot be estimated, r is 0. values: estimate of each point, shape (P,).
+    medians: median of the measurements of each point, shape (P,). counts: number of measurements of each point, shape
+    (P,). weights: share of each point's measurements that were made in each round, shape (P, r). spread: Cholesky
+    factor of the covariance of the estimated effects of the rounds, in units of the noise, shape (r, r). sd: standard
+    deviation of a single measurement; nan without repeats. df: degrees of freedom of sd. drift: difference between the
+    effects of the fastest and of the slowest round. runs_of_job: largest number of measurements of a point in one job,
+    if points were measured in different jobs whose effects cannot be estimated; otherwise 0.
     """
 
     values: Floats
