@@ -187,7 +187,7 @@ def _only_writes(run: Run) -> bool:
 
 def _faster_than_probe(result: Result, probe: StorageProbe | None) -> str | None:
     """Return the reason why the rate of a run is implausible: its rate while reads were in flight exceeds the rate of
-    the probe, which uses O_DIRECT. Return None if it does not, or if either rate is unknown.
+    the probe, which uses O_DIRECT. Return None if the rate of the run is plausible, or if either rate is unknown.
     """
     summary = result.summary
     plain = max((rate.MBps for rate in probe.rates if rate.tool == "loop"), default=0.0) if probe is not None else 0.0

@@ -70,8 +70,8 @@ def memory(plan: Plan, run: Run) -> Memory:
 
 
 def hidden(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
-    """Return the reason why Darshan cannot record the reads of a run, and a setting with which it can. Return None if
-    it can.
+    """Return the reason why Darshan cannot record the reads of a run, and a setting that makes the recording possible.
+    Return None if Darshan can record the reads.
     """
     reader = workload.reader
     if reader.worker_processes:
@@ -82,8 +82,8 @@ def hidden(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None
 
 
 def _hidden_workers(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
-    """Return the reason why Darshan cannot record the reads of worker processes, and a setting with which Darshan can
-    record them. Return None if it can record them now. A spawned worker process has its own log. A forked worker
+    """Return the reason why Darshan cannot record the reads of worker processes, and a setting that makes the recording
+    possible. Return None if Darshan can record these reads. A spawned worker process has its own log. A forked worker
     process and its rank share the memory of Darshan's counters, so both would write to the same counters.
     """
     alone = "reader.prefetch: 0"

@@ -123,7 +123,7 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     if reader.verify_content == "all":
         yield (
             "with reader.verify_content=all, contents are compared between steps, while reading ahead continues; "
-            "wall time, samples/s and waits are therefore not those of training"
+            "wall time, samples/s and waits therefore differ from training"
         )
     if reader.reorder_tasks and point.nodes == 1:
         yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"

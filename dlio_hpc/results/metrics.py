@@ -90,7 +90,7 @@ METRICS: dict[MetricName, Metric] = {
     ),
     "wall_s": Metric(
         "time", "s", False,
-        "end of the last step - start of the first wait - evaluation passes between, including their preparation",
+        "end of the last step - start of the first wait - evaluation passes in between, with their preparation",
         "timestamps of each step", "",
         lambda summary: summary.wall_s,
     ),

@@ -95,7 +95,7 @@ class EvaluationSummary(Struct, frozen=True):
     bytes_read: int
     """Bytes of the samples that all ranks read."""
     wall_s: float
-    """Duration of all passes, each from its first step to the end of its last."""
+    """Duration of all passes, each from its first step to the end of its last step."""
     wait_s: float
     """Time that ranks wait for batches, as the mean over ranks."""
     compute_s: float
@@ -217,7 +217,9 @@ class Epoch(Struct, frozen=True):
     disturbance: Disturbance | None = None
     """Activity of other processes on the job's nodes during the epoch; null: not recorded."""
     au_mlperf: float | None = None
-    """AU by MLPerf's formula, that is, without the first step; null: the epoch has one step, or it was not recorded."""
+    """AU by MLPerf's formula, that is, without the first step; null: the epoch has one step, or the value was not
+    recorded.
+    """
 
 
 class Interruption(Struct, frozen=True):
@@ -301,15 +303,15 @@ class Summary(Struct, frozen=True):
     slowest_rank: SlowestRank
     """The rank that spent the longest time waiting and computing."""
     checkpoint: CheckpointSummary | None = None
-    """Checkpoints; null: none."""
+    """The checkpoints that were written; null: the run wrote none."""
     restored: RestoreSummary | None = None
-    """Checkpoints that were read after the last step; null: none."""
+    """The checkpoints that were read after the last step; null: the run read none."""
     evaluation: EvaluationSummary | None = None
-    """Evaluation passes; null: none."""
+    """The evaluation passes; null: the run had none."""
     preprocess_s: float = 0.0
     """Time that the preprocessing threads of a rank spend, summed over the threads, as the mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None
-    """Requests to auxiliary files; null: none."""
+    """The requests to auxiliary files; null: the run made none."""
     verify_s: float = 0.0
     """Time spent comparing samples with the generated contents, as the mean over ranks. wall_s includes this time,
     except after the last step of the run. No other time includes it.

@@ -1,12 +1,12 @@
-"""Baselines: runs of a job. Later jobs with the same measurement key are compared with them.
+"""Baselines. A baseline consists of runs of a job. Later jobs with the same measurement key are compared with it.
 
 A baseline is accepted or retired by a decision. A decision records the user, the time and the reason. Each decision is
 a file in the folder of the archives. Such a file is written once and never changed. The state of a baseline follows
 from all decisions together.
 
-If decisions must be signed, a decision is valid only in the file to which it was written. It therefore names its kind,
-its baseline and its folder of archives. It also names the newest signed decisions before it, so that a missing one is
-detected (see _Chain).
+If decisions must be signed, a decision is valid only in the file to which it was written. Each decision therefore
+contains its kind, its baseline and the path of its folder of archives. It also contains digests of the newest signed
+decisions before it, so that a missing decision is detected (see _Chain).
 """
 
 import getpass
@@ -259,7 +259,9 @@ def _withdrawn(accepted: Accepted, reason: str) -> Retired:
 
 
 def _heads(folder: Path) -> tuple[str, ...]:
-    """Return the digests of the signed decisions of a folder that no other signed decision names."""
+    """Return the digests of the newest signed decisions in a folder. These are the decisions that no other signed
+    decision names.
+    """
     allowed = signatures.allowed()
     signed = [
         file

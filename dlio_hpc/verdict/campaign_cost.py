@@ -48,8 +48,8 @@ class SmallestDrop(NamedTuple):
 
 class DetectionPlan(NamedTuple):
     """Plan of a campaign. known: noise of the noisiest measurement. measurements: number of measurements. rows: one
-    campaign per number of repeats. answer: the row with the planned number of repeats, or the cheapest one if it was
-    not chosen; None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or
+    campaign per number of repeats. answer: the row with the chosen number of repeats, or the cheapest row if no number
+    was chosen; None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or
     with the most repeats if there is no answer. reference: number of nights before the drop, which show the level.
     usual_tolerance: default tolerance of `compare`. interval_nights: number of nights from which half the width of the
     interval of a value is below the drop; None if more than 50 nights are necessary.

@@ -154,8 +154,8 @@ class Changes(NamedTuple):
 
 class Course(NamedTuple):
     """A series that was followed to its last night. values: logarithms, one a night. extra: variance of each night in
-    addition to that of a usual night. labels: number of the level of each night. spread: variation between nights.
-    evidence: the alarm that showed the newest level; None if the level never changed.
+    addition to the variance of a usual night. labels: number of the level of each night. spread: variation between
+    nights. evidence: the alarm that showed the newest level; None if the level never changed.
     """
 
     values: Floats
@@ -179,7 +179,7 @@ START = State(np.zeros(0, np.int64), ())
 def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> State:
     """Follow a series night by night. values: logarithms of a metric, one a night, oldest first. prior: prior knowledge
     about the variation between nights, such as from other measurements. extra: variance of each night in addition to
-    that of a usual night.
+    the variance of a usual night.
     """
     extra = np.zeros(len(values)) if extra is None else extra
     state, known = START, _Known()
@@ -392,10 +392,11 @@ def _has_had_far_nights(labels: Labels, values: Floats, prior: NightSpread) -> b
 
 
 def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
-    """Return whether the deviation of the newest nights from the current level is common. It is compared with the
-    earlier nights of this level and of the spells since the level began. It is common if the mean of the same number of
-    nights, drawn at random, often deviates nearly as much, or if the same number of consecutive nights has deviated
-    nearly as much several times. Larger deviations are limited, so that a few outliers do not hide a change.
+    """Return whether it is common that nights deviate from the current level as much as the newest nights. The earlier
+    nights of this level, and of the spells since the level began, are examined. Such a deviation is common in two
+    cases: the mean of equally many nights, drawn at random, often deviates nearly as much; or the same number of
+    consecutive nights has deviated nearly as much several times. Larger deviations are limited, so that a few outliers
+    do not hide a change.
     """
     earlier, last = labels[:-newest], labels[-1]
     is_current = earlier == last
@@ -516,7 +517,7 @@ def _returned(state: State, values: Floats, prior: NightSpread) -> State:
 
 
 def a_year(alarm: Alarm, now: float = 0.0) -> float:
-    """Return the number of levels with at least this evidence that begin by chance in a year of nights. now: normal
+    """Return how many levels with at least the evidence of `alarm` begin by chance in a year of nights. now: normal
     deviate of the level after further nights.
     """
     excess = max(alarm.excess, abs(now) - max(THRESHOLDS.values()))
@@ -637,7 +638,7 @@ def _cost(squares: float, count: int, parameters: int) -> float:
 
 
 def _steps(group: list[Alarm], values: Floats, levels: Floats, kept: Labels, certainty: float) -> Iterator[Change]:
-    """Yield the steps of a group. The other parameters are those of _fitted(). certainty: probability that the changes
+    """Yield the steps of a group. The other parameters are as for _fitted(). certainty: probability that the changes
     are steps.
     """
     for number, alarm in enumerate(group):
@@ -704,8 +705,8 @@ def _best_drift(
 
 
 def _range(squares: Floats, count: int) -> tuple[int, int]:
-    """Return the range of positions that contains the true one with a probability of 90 %. squares: sum of the squared
-    residuals if the change is at each position. count: number of nights.
+    """Return the range of positions that contains the true position with a probability of 90 %. squares: sum of the
+    squared residuals if the change is at each position. count: number of nights.
     """
     logs = -count / 2 * np.log(np.maximum(squares, 1e-18) / max(float(squares.min()), 1e-18))
     cumulated = np.cumsum(np.exp(logs)) / np.exp(logs).sum()

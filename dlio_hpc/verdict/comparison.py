@@ -26,7 +26,7 @@ class Wanted(NamedTuple):
     force: bool = False
 
     def of(self, judging: Judging | None) -> Terms:
-        """Return the parameters for a job. judging: settings of the verdict of its suite; None if it has none."""
+        """Return the parameters for a job. judging: settings of the verdict of the job's suite; None without them."""
         usual = Judging() if judging is None else judging
         return Terms(
             usual.metrics if self.metrics is None else self.metrics,

@@ -108,8 +108,8 @@ def campaign(noise: CampaignNoise, repeats: int, history: int, wanted: WantedDet
 def _after(
     noise: CampaignNoise, repeats: int, reference: int, wanted: WantedDetection, most: int
 ) -> tuple[int, float, float] | None:
-    """Return the number of nights after a drop, with error and excess as in Campaign. Return None if they are more than
-    `most`. reference: nights before the drop.
+    """Return the number of nights that are needed after a drop, and error and excess as in Campaign. Return None if
+    more than `most` nights are needed. reference: nights before the drop.
     """
     first, prior = min(reference, _MANY), noise.prior(repeats)
     quiet = _drawn(noise.of_level(repeats), first, most)

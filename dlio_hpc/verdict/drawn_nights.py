@@ -1,9 +1,9 @@
 """Simulated series of nights. Many series are judged at the same time, by the rules that change_detection applies to a
 single series.
 
-The thresholds, the variation between nights and the rules for a regression are those of `compare`. Three rules are left
-out, because nights with normal noise and a single drop rarely need them: limits for far nights, usual nights, and
-levels that return.
+The thresholds, the variation between nights and the rules for a regression are the same as in `compare`. Three rules
+are left out, because nights with normal noise and a single drop rarely need them: limits for far nights, usual nights,
+and levels that return.
 """
 
 import math
@@ -64,7 +64,8 @@ def evidence(values: Floats, first: int, prior: NightSpread, tolerance: float) -
     """Yield the evidence of a regression for each night, shape (series,): the amount by which the normal deviate
     exceeds its threshold. It is -inf for series in which `compare` reports no regression on this night. values:
     logarithms, of shape (series, nights). first: index of the first night that is judged; the nights before it are at
-    the level of the baseline. prior: prior knowledge about the variation between nights, including that of the runs.
+    the level of the baseline. prior: prior knowledge about the variation between nights, including the variation
+    between runs.
     """
     sums = _sums(values)
     count = len(values)

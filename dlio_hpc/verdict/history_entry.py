@@ -32,10 +32,10 @@ _YEAR_S = 366 * 86400
 class Key(Struct, frozen=True, omit_defaults=True):
     """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
     point of the dataset's file system, such as "lustre /scratch". layout: description of the dataset's striping.
-    settings: digest of the whole workload. version: first version of dlio-hpc whose measurements are comparable with
-    those of the version that executed the run. outputs: type and mount point of the file system of the checkpoints and
-    auxiliary files that the run writes; "unknown" if it was not recorded; empty if the run writes none. An empty value
-    is not part of the digest.
+    settings: digest of the whole workload. version: first version of dlio-hpc that measures in the same way as the
+    version that executed the run. outputs: type and mount point of the file system of the checkpoints and auxiliary
+    files that the run writes; "unknown" if it was not recorded; empty if the run writes none. An empty value is not
+    part of the digest.
     """
 
     site: str

@@ -63,7 +63,7 @@ def refresh(where: Path, report: Report) -> None:
 
 
 def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
-    """Return the jobs with these names. A name may also be that of a study. It then selects the jobs of the study that
+    """Return the jobs with these names. A name may also be the name of a study. It then selects the study's jobs that
     measured something or failed. Raise ConfigError if a name is unknown.
     """
     selections = [_named(name, archive, runs, report) for name in given]

@@ -21,9 +21,10 @@ MOST = 50
 
 
 class LimitScale(NamedTuple):
-    """Scale on which a metric is compared with its limit. limit: the limit, above 0. is_linear: whether the scale is
-    linear, in units of the limit. It is linear if a value is 0 or negative and has no logarithm. Close to the limit,
-    both scales are equal. Higher positions on the scale are better. The limit has position 0.
+    """Scale on which a metric is compared with its limit. The scale is logarithmic. If a value is 0 or negative, and so
+    has no logarithm, the scale is linear. Close to the limit, both scales are equal. Higher positions on the scale are
+    better. The limit has position 0. limit: the limit, above 0. is_linear: whether the scale is linear, in units of the
+    limit.
     """
 
     metric: MetricName

@@ -42,9 +42,9 @@ class JobLevel(NamedTuple):
 
 class NightSeries(NamedTuple):
     """One value per night. values: logarithms, oldest first. A difference between weekends and weekdays is removed.
-    extra: variance of each value in addition to that of a usual night. jobs: index of the first job of each night, and
-    the index after the last one. runs: part of the variance of a night's value that comes from its runs. weekend:
-    logarithm of (weekends / weekdays); None if no difference is known.
+    extra: variance of each value in addition to the variance of a usual night. jobs: index of the first job of each
+    night, and the index after the last job. runs: part of the variance of a night's value that comes from its runs.
+    weekend: logarithm of (weekends / weekdays); None if no difference is known.
     """
 
     values: Floats

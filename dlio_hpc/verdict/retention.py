@@ -23,8 +23,8 @@ class Retention(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Archives of a folder. removed: archives to remove, with the entries of their jobs. kept: numbers of archives that
-    are kept, by the reason.
+    """Archives of a folder. removed: archives to remove, with the entries of their jobs. kept: number of archives that
+    are kept for each reason.
     """
 
     removed: tuple[tuple[Path, Entry], ...]

@@ -68,13 +68,15 @@ class Group(Struct, frozen=True):
 
     @property
     def main_metrics(self) -> tuple[MetricName, ...]:
-        """Metrics that are compared by default: samples/s and the bandwidth of checkpoints, whichever the runs have."""
+        """Metrics that are compared by default: samples/s and the bandwidth of checkpoints, without those that no run
+        has.
+        """
         mains: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps")
         return tuple(metric for metric in mains if self.values(metric)) or mains[:1]
 
     @property
     def main_metric(self) -> MetricName:
-        """Metric that is shown by default: that of checkpoints if the runs have no samples/s."""
+        """Metric that is shown by default: samples/s or, if the runs have no samples/s, the metric of checkpoints."""
         return self.main_metrics[0]
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:

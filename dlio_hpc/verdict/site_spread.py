@@ -1,4 +1,6 @@
-"""Variation between nights at a site, from the history of its measurements. Verdicts on few nights start from it."""
+"""Variation between nights at a site, from the history of its measurements. Verdicts on few nights use it as a first
+estimate.
+"""
 
 import functools
 import math
@@ -73,8 +75,8 @@ def _groups(history: Sequence[Entry]) -> dict[Key, list[Group]]:
 
 
 def among(history: Sequence[Entry], entry: Entry) -> int:
-    """Return the number of measurement keys that a job measured, or that its site measured on several nights of the
-    week before it. history: jobs before it.
+    """Return the number of measurement keys that the job `entry` measured, or that its site measured on several nights
+    of the week before this job. history: jobs before this job.
     """
     own = {run.key for run in entry.measurements if run.kind == "measure"}
     sites, night = {key.site for key in own}, night_of(entry.ended)

@@ -71,7 +71,7 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
 
 
 def logs_of_program(logs: Sequence[Log], only: str | None = None, step_s: float | None = None) -> Examined:
-    """Analyse the logs of the processes of one program as one log. The other parameters are those of log_file(). Raise
+    """Analyse the logs of the processes of one program as one log. The other parameters are as for log_file(). Raise
     ConfigError if there are several logs and one of them is from a program with MPI.
     """
     title = logs[0].path.name

@@ -1,8 +1,8 @@
 """Metrics of a program's I/O, as in VaniDL's table.
 
-Times are in seconds and sizes are in bytes; 1 MB is 1e6 bytes. Bytes and requests are those of Darshan's POSIX module.
-They include MPI-IO, because MPI-IO makes POSIX requests. The bytes and requests of STDIO are added only if there is no
-trace. `interfaces` has the counts of each module separately.
+Times are in seconds and sizes are in bytes; 1 MB is 1e6 bytes. Bytes and requests are taken from Darshan's POSIX
+module. They include MPI-IO, because MPI-IO makes POSIX requests. The bytes and requests of STDIO are added only if
+there is no trace. `interfaces` has the counts of each module separately.
 """
 
 from msgspec import Struct

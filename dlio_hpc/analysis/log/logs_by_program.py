@@ -53,8 +53,8 @@ class LogHead(NamedTuple):
 
 
 def short_name(program: str) -> str:
-    """Return the name of the script or module of a command line, otherwise that of its executable, without folder and
-    extension. Return "" for an empty command line.
+    """Return the name of the script or module in a command line. If there is none, return the name of the executable.
+    The name is without folder and extension. Return "" for an empty command line.
     """
     arguments = program.split()
     scripts = [word for word in arguments if word.endswith((".py", ".sh"))]

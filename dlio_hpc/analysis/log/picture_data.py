@@ -221,7 +221,7 @@ def _orders(analysis: Analysis) -> tuple[AccessOrder, ...]:
 
 def _costs_of_timeline(recorded: Recorded) -> tuple[CallCost, ...]:
     """Return the I/O costs from the run's timeline.h5. This file has the times of sample reads and of checkpoint
-    writes, but not those of metadata calls.
+    writes, but no times of metadata calls.
     """
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None

@@ -136,10 +136,10 @@ def widened(fits: Sequence[Fit], assumed: JobSpread) -> list[Fit]:
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
-    """Return two arrays, `weights` and `covariance`, for P points and r rounds. The r rounds are those whose effects
-    are estimated: all rounds but the first. weights, shape (P, r): share of each point's measurements that were made in
-    each round. covariance, shape (r, r): covariance of the estimated effects of the rounds. r is 0 if the effects of
-    rounds and points cannot be separated, or if fewer than two degrees of freedom would be left.
+    """Return two arrays, `weights` and `covariance`, for P points and r rounds. Effects are estimated for r rounds: all
+    rounds but the first. weights, shape (P, r): share of each point's measurements that were made in each round.
+    covariance, shape (r, r): covariance of the estimated effects of the rounds. r is 0 if the effects of rounds and
+    points cannot be separated, or if fewer than two degrees of freedom would be left.
 
     table: number of measurements of each point in each round.
     """

@@ -156,7 +156,7 @@ def _cells(study: Study, measured: Sequence[Measured]) -> list[_Cell]:
 
 def _within(cells: Sequence[_Cell]) -> Noise:
     """Return the noise between the measurements of a point in one job. Some noise shifts all points of a round alike.
-    Several points in one job therefore show no more about it than one point, and add no degrees of freedom.
+    Several points in one job therefore show no more about this noise than one point, and add no degrees of freedom.
     """
     squares = sum(float(((cell.logs - cell.mean) ** 2).sum()) for cell in cells)
     free = sum(len(cell.logs) - 1 for cell in cells)
