@@ -60,7 +60,7 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def applies_nowhere(self) -> bool:
-        """Whether there are criteria, and none applies to a measurement."""
+        """Whether none of the criteria applies to a measurement; False if there are no criteria."""
         asked = [check for check in self.checks if check.criterion in self.criteria.criteria]
         return bool(asked) and all(check.outcome == "skipped" for check in asked)
 

@@ -117,7 +117,7 @@ def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
 def _failed_criteria(
     nights: Sequence[Entry], study: Study | None, past: Sequence[Entry]
 ) -> list[tuple[Key | None, str]]:
-    """Return an objection for each criterion that a study fails. The criteria are those that the suite names. Each
+    """Return an objection for each criterion that a study fails. The suite of the study names these criteria. Each
     objection comes with the measurement key that it concerns, or with None if it concerns all keys. If the criteria
     cannot be read, return an objection with the reason. nights: the study. past: the history.
     """

@@ -282,7 +282,8 @@ def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSprea
 
 
 def _scale(residuals: Floats) -> float:
-    """Return a standard deviation that outlying nights do not change, if they are at most a tenth of the nights."""
+    """Return a standard deviation that outliers do not affect, as long as at most a tenth of the nights are outliers.
+    """
     return max(mad(residuals), quantile(np.abs(residuals), 0.9) / _NORMAL_90)
 
 
@@ -304,8 +305,8 @@ def level_of(values: Floats, sd: float) -> float:
 
 
 def deviate(difference: float, variance: float, df: float) -> float:
-    """Return the normal deviate that is as rare as a difference whose variance was estimated (D. L. Wallace, Annals of
-    Mathematical Statistics 30, 1959). df: degrees of freedom of the variance.
+    """Return the normal deviate that is as improbable as the difference, given that its variance is an estimate (D. L.
+    Wallace, Annals of Mathematical Statistics 30, 1959). df: degrees of freedom of the variance.
     """
     if variance <= 0:
         return math.copysign(math.inf, difference) if difference else 0.0

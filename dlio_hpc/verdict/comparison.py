@@ -26,7 +26,9 @@ class Wanted(NamedTuple):
     force: bool = False
 
     def of(self, judging: Judging | None) -> Terms:
-        """Return the parameters for a job. judging: settings of the verdict of the job's suite; None without them."""
+        """Return the parameters for a job. judging: settings of the verdict of the job's suite; None if the job belongs
+        to no suite.
+        """
         usual = Judging() if judging is None else judging
         return Terms(
             usual.metrics if self.metrics is None else self.metrics,
@@ -39,9 +41,9 @@ def compare(
     given: Sequence[str], jobs: Sequence[Selected], wanted: Wanted, baseline: str | None, runs: Path, report: Report
 ) -> Judgement:
     """Compare the jobs that selection.select() returned for the names `given`. baseline: id of a baseline, or name of a
-    job. All jobs are compared with this baseline or job. If it is None, each job is compared with the baselines of its
-    measurement keys. Jobs of a suite are compared by the metrics and the tolerance of the suite, unless `wanted` sets
-    them. Raise ConfigError if there are no jobs.
+    job. All jobs are compared with this baseline or job. If `baseline` is None, each job is compared with the baselines
+    of its measurement keys. Jobs of a suite are compared by the metrics and the tolerance of the suite, unless `wanted`
+    sets them. Raise ConfigError if there are no jobs.
     """
     if not jobs:
         raise ConfigError(

@@ -45,7 +45,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
     """true: every run must meet the limits on metrics, and max_spread limits the range of all runs. false: the level
-    over the nights must meet them, by more than the variation between nights.
+    over the nights must meet the limits, by more than the variation between nights.
     """
     optional: bool | Literal["unmeasured"] = False
     """Outcome if nothing was measured for the criterion, or if a value is unknown. true: the outcome is skipped. false:
@@ -160,7 +160,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
         """Return phrases for the workloads, numbers of nodes and numbers of ranks that the criterion names, but that
-        were not measured. keys: measurement keys of all measured runs; those that the criterion does not select are
+        were not measured. keys: measurement keys of all measured runs; keys that the criterion does not select are
         ignored.
         """
         selected = [key for key in keys if self.selects(key)]

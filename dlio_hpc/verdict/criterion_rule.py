@@ -1,4 +1,6 @@
-"""A rule of a criterion, applied to a group of runs, and a kind of rule: its requirement in words, and its check."""
+"""Rules of criteria. A kind of rule consists of a requirement in words and a check. A rule of a criterion is applied to
+a group of runs.
+"""
 
 import json
 from collections.abc import Callable

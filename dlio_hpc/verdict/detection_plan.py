@@ -91,7 +91,7 @@ def share_of_runs(repeats: int) -> float:
 
 def campaign(noise: CampaignNoise, repeats: int, history: int, wanted: WantedDetection) -> Campaign | None:
     """Return the campaign with the fewest nights, or None if it needs more than MOST (60). history: number of nights of
-    the measurement at its current level. If there are too few, the campaign includes nights before the drop.
+    the measurement at its current level. If these nights are too few, the campaign includes nights before the drop.
     """
     if history >= FEWEST:
         made = _after(noise, repeats, history, wanted, MOST)
@@ -152,8 +152,9 @@ def _dropped(quiet: Floats, first: int, drop: float) -> Floats:
 
 
 def _excess(by_chance: Floats, error: float | None) -> float:
-    """Return the smallest excess that at most the share `error` of the series without a drop reach. The result is at
-    least the excess that `compare` requires. error: None selects the excess of `compare`.
+    """Return the smallest excess that is rare enough by chance: at most the fraction `error` of the series without a
+    drop reach it. The result is at least the excess that `compare` requires. error: None selects the excess of
+    `compare`.
     """
     if error is None:
         return -EASED

@@ -55,7 +55,7 @@ EVERYTHING = Where()
 
 class _Read(NamedTuple):
     """Result of reading an archive. entry: the entry of its job; None if the archive cannot be used. fault: reason why
-    the archive cannot be used; None if it can.
+    the archive cannot be used; None if it can be used.
     """
 
     path: Path

@@ -184,7 +184,7 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def _with_clock_fault(entry: Entry) -> Entry:
-    """Return the entry of a job, invalid if it ended more than a year after it was submitted."""
+    """Return the entry of a job. The entry becomes invalid if the job ended more than a year after it was submitted."""
     if units.seconds_between(entry.created, entry.ended) <= _YEAR_S:
         return entry
     fault = (
@@ -262,14 +262,15 @@ def _place(run: Measurement) -> tuple[Any, ...]:
 
 
 def carried_key(key: Key, workload: Any) -> Key:
-    """Return the key that this version gives a measurement of this or an earlier version. workload: the workload as
-    decoded from JSON; None if it was not kept. Earlier versions did not record the file system of checkpoints.
+    """Return the key that this version gives to a measurement that this or an earlier version made. workload: the
+    workload as decoded from JSON; None if it was not kept. Earlier versions did not record the file system of
+    checkpoints.
     """
     return _carried_key(key, {key.settings: settings_digest.carried(workload, key.settings)}, {key.settings: workload})
 
 
 def _carried_key(key: Key, digests: dict[str, str], workloads: dict[str, Any]) -> Key:
-    """Return the key that this version gives a measurement. digests: digest of the settings in this version, by
+    """Return the key that this version gives to a measurement. digests: digest of the settings in this version, by
     recorded digest. workloads: workload as decoded from JSON, by recorded digest.
     """
     outputs = key.outputs
@@ -306,7 +307,7 @@ def together(entries: Sequence[Entry]) -> list[Entry]:
 
 
 class _Counted(NamedTuple):
-    """A run that is used, because no later run replaced it. job: index of the run's job among the jobs of the study."""
+    """A run that is used (see _counted). job: index of the run's job among the jobs of the study."""
 
     job: int
     run: Measurement
@@ -336,8 +337,8 @@ def _merged(jobs: Sequence[Entry]) -> list[Entry]:
 
 
 def _counted(jobs: Sequence[Entry]) -> list[_Counted]:
-    """Return the runs that are used: all runs of the jobs of a study, except runs that a later run of the same repeat
-    replaced.
+    """Return the runs of the jobs of a study that are used. If the same repeat was run more than once, its first good
+    run is used, or its last run if none is good.
     """
     by_unit: dict[tuple[Any, ...], _Counted] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):

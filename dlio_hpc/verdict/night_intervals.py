@@ -43,8 +43,8 @@ class LimitScale(NamedTuple):
 
 
 def level(nights: Sequence[Floats], prior: NightSpread) -> SampledLevel:
-    """Return the level of a metric with its interval, which is infinite if the noise is unknown. nights: runs of each
-    night, as logarithms. prior: as in variation.sampled().
+    """Return the level of a metric with its interval. The interval is infinite if the noise is unknown. nights: runs of
+    each night, as logarithms. prior: as in variation.sampled().
     """
     return variation.sampled(nights, of_levels(nights, prior), CONFIDENCE)
 

@@ -172,7 +172,7 @@ def _weekend(values: Floats, dates: Sequence[date]) -> float | None:
 
 def _from_weekdays(values: Floats, is_weekend: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return two values for each night: its difference to the median of the neighbouring weekdays, and whether there
-    are any.
+    are such weekdays.
     """
     nights = np.arange(len(values))[:, np.newaxis]
     neighbours = nights + [shift for shift in range(-_NEIGHBOURS, _NEIGHBOURS + 1) if shift]

@@ -69,9 +69,9 @@ class Doubt(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """Result of a comparison with a reference. newest: number of nights that are compared with those at the level of
-    the reference; the last of them is the night of the job. before: number of nights at the level of the reference; 0
-    if the job is the reference itself. spread: variation between nights. trend: the history. shift: change of level
+    """Result of a comparison with a reference. newest: number of nights that are compared with the nights at the level
+    of the reference; the last of them is the night of the job. before: number of nights at the level of the reference;
+    0 if the job is the reference itself. spread: variation between nights. trend: the history. shift: change of level
     since the reference that makes the outcome a regression; None if there is none. a_year: number of such differences
     that occur by chance in a year; None if there is no difference. among: number of measurements of the site if such a
     difference occurs too often among them by chance; otherwise 1. doubt: nights that prevent the outcome `pass`; None
@@ -118,8 +118,8 @@ def weigh(
     history, oldest first, followed by the Night of the job to judge. reference: the Night of the reference. A Night
     holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If the keys
     differ, or if the reference is newer than the job, the job is compared with the reference alone. site: function that
-    returns knowledge about the variation between nights from other measurements. among: number of measurements of the
-    site on a night. The higher this number, the rarer a regression by chance must be.
+    returns prior knowledge about the variation between nights. It is based on other measurements of the site. among:
+    number of measurements of the site on a night. The higher this number, the rarer a regression by chance must be.
     """
     if nights[-1].job == reference.job:
         return _itself(nights, metric, site())
@@ -492,7 +492,7 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
     if weighed.before == 0:
         return ["compare a later job"]
     if not weighed.is_accepted:
-        return ["the level fell with the baseline; if the new level is right, accept a later night as the baseline"]
+        return ["the level fell at the time of the baseline; if the new level is correct, accept a later night as the baseline"]
     if weighed.doubt is not None:
         return ["the next nights show whether the level has changed"]
     least = math.ceil(1000 * weighed.difference.half) / 10

@@ -63,7 +63,7 @@ class Group(Struct, frozen=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Advice for runs that read from memory: options of dlio-submit with which they would read from storage."""
+        """Advice for runs that read from memory: options of dlio-submit with which the runs would read from storage."""
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
     @property

@@ -64,7 +64,9 @@ def _of(history: Sequence[Entry], is_own_used: bool) -> NightPrior:
 
 
 def _groups(history: Sequence[Entry]) -> dict[Key, list[Group]]:
-    """Return the groups that show how much nights differ, by their measurement keys: good measurements of storage."""
+    """Return the groups from which the variation between nights is estimated, by measurement key. The runs of these
+    groups are good and read from storage.
+    """
     by_key: dict[Key, list[Group]] = {}
     for entry in history:
         groups = () if entry.is_invalid else run_groups.of(entry)

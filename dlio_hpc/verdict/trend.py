@@ -120,8 +120,8 @@ def in_order(nights: Iterable[Night | None], reference: str | None = None) -> li
 
 
 def spread(groups: Sequence[Group], metric: MetricName) -> NightSpread | None:
-    """Return the variation between the nights of groups with one measurement key, whose level may change. Return None
-    if fewer than two groups have the metric.
+    """Return the variation between the nights of groups. The groups have the same measurement key, and their level may
+    change. Return None if fewer than two groups have the metric.
     """
     series = in_order(night(group, metric) for group in groups)
     return variation.of_differences(night_series.of(_jobs(series, metric)).values) if len(series) > 1 else None
@@ -140,7 +140,7 @@ def followed(
     series: Sequence[Night], metric: MetricName, site: NightSpread = ASSUMED, reference: int | None = None
 ) -> Followed:
     """Follow a series of jobs night by night. series: a Night for each job, oldest first; at least one. reference:
-    index of the job with which the last one is compared, if any.
+    index of the job with which the last job is compared; None if there is none.
     """
     jobs = night_series.of(_jobs(series, metric), reference)
     prior = night_series.prior(jobs, site)
