@@ -33,7 +33,7 @@ def remarks(result: Result) -> list[str]:
 
 
 def _throttled(disturbance: Disturbance | None) -> list[str]:
-    """Return a sentence if a CPU quota stopped the ranks, because the delay is not caused by the storage."""
+    """Return a sentence if a CPU quota stopped the ranks. The storage does not cause such a delay."""
     level = None if disturbance is None else disturbance.throttled
     if level is None or level.max <= _THROTTLED:
         return []

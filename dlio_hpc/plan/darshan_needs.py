@@ -99,7 +99,9 @@ def _hidden_workers(site: Site, workload: Workload, ranks: int) -> tuple[str, st
 
 
 def worker_logs(workload: Workload, ranks: int, epochs: int) -> int:
-    """Return the number of worker processes that all ranks start in `epochs` epochs. Each leaves a log."""
+    """Return the number of worker processes that all ranks start in `epochs` epochs. Each of these processes leaves a
+    log.
+    """
     if workload.reader.load == "memory":
         epochs = min(epochs, 1)
     return ranks * epochs * workload.reader.worker_processes
@@ -184,9 +186,9 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return the number of requests per open of a file, in addition to those that read samples. If the offsets of
-    samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each array
-    of a file.
+    """Return the number of requests per open of a file, in addition to the requests that read samples. If the offsets
+    of samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each
+    array of a file.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     if looks or workload.dataset.compression != "none":

@@ -58,7 +58,7 @@ def secret_variables(plan: Plan) -> list[str]:
 
 
 def _memory(plan: Plan) -> Iterator[str]:
-    """Yield a note if the batches that the ranks of a node hold may not fit into its memory."""
+    """Yield a note if the batches that the ranks of a node hold may not fit into the memory of the node."""
     need = max((_batches_bytes(run.workload) for run in plan.runs if run.kind != "generate"), default=0)
     need *= plan.ranks_per_node
     is_local = plan.site.scheduler == "local"

@@ -56,7 +56,7 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
 
 
 def _check_folders(options: Options) -> None:
-    """Raise ConfigError if a folder for datasets, jobs or archives is in a dataset, or is a folder of another kind."""
+    """Raise ConfigError if a folder for datasets, jobs or archives is in a dataset, or already holds something else."""
     if options.existing is None:
         for option, folders in _data_folders(options).items():
             for folder in folders:

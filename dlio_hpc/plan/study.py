@@ -309,8 +309,8 @@ def _too_large() -> ConfigError:
 
 
 def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Workload], Workload]:
-    """Return a function that adds the results of the scan to a workload with an existing dataset. It returns other
-    workloads unchanged. Each dataset is scanned once.
+    """Return a function that adds the results of the scan to a workload with an existing dataset. The function returns
+    other workloads unchanged. Each dataset is scanned once.
     """
     known: dict[bytes, Dataset] = {}
 

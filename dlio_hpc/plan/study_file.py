@@ -58,8 +58,8 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     weak: bool = False
     """Weak scaling: each rank takes the same number of steps at every number of ranks."""
     metric: MetricName | None = None
-    """Metric that is compared between the points; null: samples_per_s, or checkpoint_write_MBps if the workload only
-    writes checkpoints (without fsync: wall_s). Example: samples_per_s
+    """Metric that is compared between the points; null: samples_per_s. If the workload only writes checkpoints, null
+    means checkpoint_write_MBps, or wall_s without fsync. Example: samples_per_s
     """
     laptop: Shrunk = Shrunk()
     """Values that suit a laptop, used without --full. A suite uses them on the local site only."""
@@ -77,7 +77,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source: str = ""
     """Origin of the experiment, such as a section of a paper."""
     workload: str | None = None
-    """Workload of the parts that set none. Example: demo"""
+    """Workload of the parts that do not set a workload. Example: demo"""
     repeat: Positive = 3
     """Number of measurements of each point."""
     warmup: Annotated[int, Meta(ge=0)] = 0
@@ -188,7 +188,9 @@ def _asked_of(
 
 
 def _axis(steps: tuple[str, ...], values: Any, source: Path | str) -> sweep.Axis:
-    """Return the values of a key. steps: keys that lead to them. source: path of the study file, or its name."""
+    """Return the values of a key. steps: nested keys that lead to the values. source: path of the study file, or its
+    name.
+    """
     try:
         return sweep.axis_of(steps[-1], values, ".".join(steps))
     except ConfigError as fault:

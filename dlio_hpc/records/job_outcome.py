@@ -152,9 +152,9 @@ def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, byte
 
 
 def _collected(path: Path, target: Path) -> tuple[dict[str, str], str]:
-    """Return the SHA-256 of the files of a job when it was collected, by name, and a phrase that says where the
-    original files are. The digests are read from the archive or, if there is no archive, from the manifest in the
-    directory of the job.
+    """Return two values. The first is the SHA-256 of each file of a job at the time when the job was collected, by
+    name. The second is a phrase that says where the original files are. The digests are read from the archive or, if
+    there is no archive, from the manifest in the directory of the job.
     """
     if target.exists():
         try:
@@ -180,8 +180,8 @@ def _with_change(run: RunOutcome, changed: Sequence[str], where: str) -> RunOutc
 
 
 def _spared(path: Path, content: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the results, and the exit status, that the job kept in the spare folder of this node because its own
-    directory was full. content: files of the job's directory, by name.
+    """Return the results and the exit status that the job wrote to the spare folder of this node, because the directory
+    of the job was full. content: files of the job's directory, by name.
     """
     plan = serialization.decode(content[rundir.PLAN], Plan, f"{path}/{rundir.PLAN}", InvalidRun)
     names = rundir.spare_names((run.number, run.name) for run in plan.runs)

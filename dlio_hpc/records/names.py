@@ -54,7 +54,7 @@ def _all(runs: Path) -> list[Path]:
     """
     files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
     if not files:
-        rests = ", only files that killed submissions left (dlio-hpc clean removes them)"
+        rests = ", only leftover files of killed submissions (dlio-hpc clean removes them)"
         left = rests if any(abandoned_files.rests(runs)) else ""
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]

@@ -16,15 +16,15 @@ class Distribution(Struct, frozen=True):
     """A distribution of times, in seconds. Times of steps are exact; read latencies are accurate to within 4.5 %."""
 
     mean: float
-    """Mean."""
+    """Mean of the times."""
     p50: float
-    """Median."""
+    """Median of the times."""
     p95: float
-    """95th percentile."""
+    """95th percentile of the times."""
     p99: float
-    """99th percentile."""
+    """99th percentile of the times."""
     max: float
-    """Maximum."""
+    """Longest of the times."""
 
 
 class CheckpointSummary(Struct, frozen=True):

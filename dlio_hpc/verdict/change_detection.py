@@ -282,8 +282,7 @@ def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSprea
 
 
 def _scale(residuals: Floats) -> float:
-    """Return a standard deviation that outliers do not affect, as long as at most a tenth of the nights are outliers.
-    """
+    """Return a standard deviation that outliers do not affect, if at most a tenth of the nights are outliers."""
     return max(mad(residuals), quantile(np.abs(residuals), 0.9) / _NORMAL_90)
 
 

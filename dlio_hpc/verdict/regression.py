@@ -492,7 +492,10 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
     if weighed.before == 0:
         return ["compare a later job"]
     if not weighed.is_accepted:
-        return ["the level fell at the time of the baseline; if the new level is correct, accept a later night as the baseline"]
+        return [
+            "the level fell at the time of the baseline; if the new level is correct, accept a later night as the "
+            "baseline"
+        ]
     if weighed.doubt is not None:
         return ["the next nights show whether the level has changed"]
     least = math.ceil(1000 * weighed.difference.half) / 10

@@ -111,7 +111,7 @@ def of_differences(levels: Floats) -> NightSpread:
 
 
 def is_usable(spread: NightSpread) -> bool:
-    """Return whether the variation of a measurement is evidence about its site."""
+    """Return whether the variation of a measurement is known well enough to estimate the variation of its site."""
     return spread.df >= _LEAST and spread.sd > 0
 
 

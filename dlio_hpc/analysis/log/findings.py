@@ -26,8 +26,8 @@ class Operation(Struct, frozen=True):
     histogram: number of requests in each of Darshan's size bins. common: the most frequent sizes and their counts.
     MBps: bytes of all ranks, divided by the time during which at least one rank had a request in flight.
     bandwidth_MBps: bandwidth of individual requests. sequential: share of requests that start at or after the end of
-    the rank's previous request to the file. consecutive: share of requests that start exactly at that end. Values are
-    None if they are unknown.
+    the rank's previous request to the file. consecutive: share of requests that start exactly at the end of the rank's
+    previous request to the file. Values are None if they are unknown.
     """
 
     requests: int
@@ -155,9 +155,9 @@ class IoLoad(Struct, frozen=True):
 class Analysis(Struct, frozen=True):
     """I/O metrics of a program. traced: whether metrics come from a trace and not only from counters. job_s: duration
     of the job. io_s: time with at least one request in flight, as the mean over ranks. io_share: io_s divided by job_s.
-    io_any_s: time with a request of any rank in flight. load: time in I/O calls of all interfaces. hidden_s: the part
-    of io_s during computation; None if it is unknown. hidden_share: hidden_s divided by io_s. timeline: None if there
-    is no trace. untraced_bytes: bytes transferred through STDIO, which the trace lacks.
+    io_any_s: time with at least one request of any rank in flight. load: time in I/O calls of all interfaces. hidden_s:
+    the part of io_s during computation; None if it is unknown. hidden_share: hidden_s divided by io_s. timeline: None
+    if there is no trace. untraced_bytes: bytes transferred through STDIO, which the trace lacks.
     """
 
     program: str

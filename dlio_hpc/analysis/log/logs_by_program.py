@@ -92,9 +92,9 @@ def merging_notes(jobs: Sequence[LogJob]) -> list[str]:
 
 
 def groups(heads: Iterable[LogHead]) -> list[list[LogHead]]:
-    """Group the logs by program. Logs belong to one program in three cases: user, job id, executable and script agree;
-    one process has forked the other; or Python's multiprocessing has started one process in the job of the other. A log
-    of a program with MPI is alone.
+    """Group the logs by program. Two logs belong to one program in three cases: their user, job id, executable and
+    script are equal; one process has forked the other; or Python's multiprocessing has started one process in the job
+    of the other. A log of a program with MPI forms a group of its own.
     """
     heads = list(heads)
     own = {head.path: _own_key(head) for head in heads}

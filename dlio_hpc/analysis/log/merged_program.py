@@ -48,7 +48,7 @@ def merge(logs: Sequence[Log]) -> Log:
 def _ranks(logs: Sequence[Log]) -> list[int]:
     """Return the rank of each log. All processes that were forked or spawned by one parent get the same rank, even if
     the parent has no log or the name of the parent's log has no pid. Only processes of the program that read the most
-    bytes are ranks.
+    bytes become ranks of their own.
     """
     pids = [logs_by_program.LogHead(log.path, log.job).pid for log in logs]
     forked = [log.job.metadata.get("fork_parent", "") for log in logs]
@@ -68,7 +68,9 @@ def _ranks(logs: Sequence[Log]) -> list[int]:
 
 
 def _name(log: Log) -> str:
-    """Return a name of the program of a process. The arguments of a launcher name the program that it starts."""
+    """Return a name for the program of a process. For a launcher, this is the name of the program that the launcher
+    starts.
+    """
     launcher = _LAUNCHER.search(log.job.program)
     return launcher[0] if launcher else logs_by_program.short_name(log.job.program)
 

@@ -192,8 +192,8 @@ def _label(rank: int, host: str) -> str:
 
 
 def _costs_of_counters(analysis: Analysis) -> tuple[CallCost, ...]:
-    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include those in the POSIX calls that
-    MPI-IO makes.
+    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include the seconds in the POSIX calls
+    that MPI-IO makes.
     """
     return tuple(
         CallCost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items()

@@ -132,8 +132,8 @@ def findings(
     study: Study, measured: Sequence[Measured], metric: MetricName | None = None, assumed: JobSpread = ASSUMED
 ) -> tuple[Finding, ...]:
     """Return the results of each part of a study. metric: metric by which points are compared; None for the metric of
-    each part. assumed: variation between jobs that is assumed where the measurements do not show it. A part without
-    measurements has no comparisons.
+    each part. assumed: variation between jobs that is assumed if the measurements do not show this variation. A part
+    without measurements has no comparisons.
     """
     return tuple(_finding(study, part, measured, metric or part.metric, assumed) for part in study.parts)
 

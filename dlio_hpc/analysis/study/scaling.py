@@ -53,8 +53,8 @@ class ScalingStep(Struct, frozen=True):
 class BetweenJobs(Struct, frozen=True):
     """Variation between jobs, on which the intervals of speed-ups depend. sd: relative standard deviation of the levels
     of jobs with the same settings; None if no interval is known. df: degrees of freedom of sd. is_assumed: whether sd
-    is an assumption, because each number of ranks was measured in one job. If it was measured, it includes the noise
-    of the runs of a job.
+    is an assumption, because each number of ranks was measured in one job. A measured sd includes the noise of the runs
+    of a job.
     """
 
     sd: float | None
@@ -192,8 +192,8 @@ def _variances(
 
 
 def _jobs_df(by_point: dict[int, list[_Cell]]) -> int:
-    """Return the degrees of freedom of the variation between jobs. The points of a scale share its jobs, so several
-    points add no degrees of freedom.
+    """Return the degrees of freedom of the variation between jobs. The points of a scale are measured in the same jobs,
+    so several points add no degrees of freedom.
     """
     of_scale: dict[tuple[int, int], int] = {}
     for cells in by_point.values():

@@ -1,5 +1,5 @@
-"""Possible reasons why repeats differ. A possible reason is activity on the nodes, for example by other programs,
-whose level was higher during the slower repeats than during the other repeats.
+"""Possible reasons why repeats differ. A possible reason is a kind of activity on the nodes, for example by other
+programs, that was higher during the slower repeats than during the other repeats.
 
 Reported activity is not necessarily the cause. The absence of a record is also reported.
 """
