@@ -39,14 +39,14 @@ class Verdict(Struct, frozen=True):
     """Verdict on one metric of one measurement key of a job. why: reason for the outcome, in one sentence. advice: what
     the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
     reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
-    interval of `ratio`. newest: number of the newest nights that are compared. before: number of nights at the level of
-    the reference with which they are compared. Both are 0 if nothing is compared. noise: relative variation between
-    nights; None if nothing is compared. noise_source: source of `noise`. a_year: number of such outcomes by chance in a
-    year; None if the level did not change. shift: change in the history that makes the outcome a regression; None if
-    there is no such change. trend: None if the history was not used in the comparison. warnings: objections that
-    --force overrode, and a note if some runs lack the metric. disturbances: lines that describe other activity on the
-    nodes; empty unless the outcome is inconclusive or a regression. forced: reason why the job does not measure
-    storage, if it is compared only because of --force; otherwise empty.
+    interval of `ratio`. newest: number of the newest nights that are compared; 0 if nothing is compared. before: number
+    of nights at the level of the reference with which the newest nights are compared; 0 if nothing is compared. noise:
+    relative variation between nights; None if nothing is compared. noise_source: source of `noise`. a_year: number of
+    such outcomes by chance in a year; None if the level did not change. shift: change in the history that makes the
+    outcome a regression; None if there is no such change. trend: None if the history was not used in the comparison.
+    warnings: objections that --force overrode, and a note if some runs lack the metric. disturbances: lines that
+    describe other activity on the nodes; empty unless the outcome is inconclusive or a regression. forced: reason why
+    the job does not measure storage, if it is compared only because of --force; otherwise empty.
     """
 
     job: str

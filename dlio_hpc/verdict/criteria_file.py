@@ -104,8 +104,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     not a narrower one. More replicas of the model than in the shipped workload are permitted; fewer are not.
     """
     subset_ranks: Positive | None = None
-    """Only with model_ranks=true: smaller number of ranks that is permitted too; each of these ranks writes its part of
-    a checkpoint. Example: 8
+    """Number of ranks that may write a checkpoint instead of all ranks of the parallelism; each of them writes its
+    part. It requires model_ranks=true. Example: 8
     """
     min_ranks_per_node: Positive | None = None
     """Minimum number of ranks on each node. Example: 5"""
@@ -139,7 +139,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
                 if serialization.kind_at(Workload, key.split(".")) is None:
                     raise ValueError(f"{name}: a workload has no key {key}")
         if self.subset_ranks is not None and not self.model_ranks:
-            raise ValueError("subset_ranks needs model_ranks: true")
+            raise ValueError("subset_ranks needs model_ranks=true")
         limits = (*METRIC_LIMITS, "max_spread")
         if self.all_runs and not set(self.asked) & set(limits):
             raise ValueError(f"all_runs needs a limit on a metric; give at least one of: {', '.join(limits)}")

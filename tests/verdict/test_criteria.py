@@ -64,7 +64,7 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
             {"criteria": {"n": {"warmups": 1, "all_runs": True}}},
             "all_runs needs a limit on a metric; give at least one of: min_",
         ),
-        ({"criteria": {"n": {"min_au": 0.9, "subset_ranks": 8}}}, "criteria.n: subset_ranks needs model_ranks: true"),
+        ({"criteria": {"n": {"min_au": 0.9, "subset_ranks": 8}}}, "criteria.n: subset_ranks needs model_ranks=true"),
         (
             {"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}},
             "criteria.n.nodes: found text 'a few'; use whole numbers",

@@ -131,12 +131,12 @@ class Timeline(Struct, frozen=True):
 class IoLoad(Struct, frozen=True):
     """Time in I/O calls: reads, writes and metadata calls of POSIX, STDIO, MPI-IO and HDF5. Calls of nested interfaces
     are counted once. rank: the slowest rank, which spends the most time in I/O calls; None if it is unknown. host: node
-    of this rank; "" if it is unknown. interface, calls: interface and kind of calls in which the slowest rank spends
-    the most time. If the slowest rank is unknown, the times of all ranks are used. least_s, most_s: bounds of the time
-    that the slowest rank is in I/O calls. They differ if Darshan reduced the records of shared files, or if calls
-    overlap. any_least_s, any_most_s: bounds of the time that at least one rank is in an I/O call. overlaps: whether the
-    calls of the slowest rank add up to more than the run time, because calls of its threads or processes overlap.
-    clock_s: resolution of the run time. unread: modules of the log that count I/O but were not read.
+    of the slowest rank; "" if it is unknown. interface, calls: interface and kind of calls in which the slowest rank
+    spends the most time. If the slowest rank is unknown, the times of all ranks are used. least_s, most_s: bounds of
+    the time that the slowest rank is in I/O calls. They differ if Darshan reduced the records of shared files, or if
+    calls overlap. any_least_s, any_most_s: bounds of the time that at least one rank is in an I/O call. overlaps:
+    whether the calls of the slowest rank add up to more than the run time, because calls of its threads or processes
+    overlap. clock_s: resolution of the run time. unread: modules of the log that count I/O but were not read.
     """
 
     rank: int | None
