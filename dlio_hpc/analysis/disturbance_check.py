@@ -33,7 +33,7 @@ def remarks(result: Result) -> list[str]:
 
 
 def _throttled(disturbance: Disturbance | None) -> list[str]:
-    """Return a sentence if a CPU quota stopped the ranks, because the delay is not caused by the storage."""
+    """Return a sentence if a CPU quota stopped the ranks. The storage does not cause such a delay."""
     level = None if disturbance is None else disturbance.throttled
     if level is None or level.max <= _THROTTLED:
         return []
@@ -66,8 +66,8 @@ def _place(interruption: Interruption) -> str:
 
 
 def _outlying(epochs: Sequence[Epoch]) -> list[str]:
-    """Return a sentence for each epoch that took far longer than the others, or far less time than most. Epochs that
-    were cut short are ignored.
+    """Return a sentence for each epoch that took far longer than the others, or far less time than most of the others.
+    Epochs that were cut short are ignored.
     """
     whole = [epoch for epoch in epochs if epoch.steps == epochs[0].steps]
     sentences = []

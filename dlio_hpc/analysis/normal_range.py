@@ -38,7 +38,9 @@ def _places() -> Floats:
 
 
 def _below(shift: float) -> Floats:
-    """Return the probability that a value is below each place of the integral, moved by `shift`."""
+    """Return, for each point at which the integrand is evaluated, the probability that a value is below this point plus
+    `shift`.
+    """
     return _at_zero() if shift == 0 else np.array([_NORMAL.cdf(place + shift) for place in _places()])
 
 

@@ -1,5 +1,5 @@
 """Check whether a run measured storage or caches of the nodes, by comparing the bytes requested in each epoch with the
-bytes received from storage. files/storage_proofs.py has the evidence that counts on each kind of file system.
+bytes received from storage. files/storage_proofs.py lists the evidence that is accepted on each kind of file system.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,11 +62,12 @@ class Storage(Struct, frozen=True):
     """Whether the bytes of a run came from storage or from memory. epochs: the epochs that read anything. cached: the
     largest share of bytes from memory among these epochs; None if it is unknown for all of them. memory_bytes: memory
     of all nodes together; None if it is unknown. idle: number of epochs that read nothing, because all data were in the
-    ranks' memory (reader.load: memory). darshan_bytes: bytes that the ranks requested in all epochs according to
-    Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run only
-    writes checkpoints, which it may also read. unwritten: reason why these checkpoints may be in memory; None if they
-    reached storage. remarks: sentences on evaluation passes, and on the checkpoints of a run that reads samples, if
-    they did not come from storage or did not reach it. They do not change the outcome, which depends on the samples.
+    ranks' memory (reader.load=memory). darshan_bytes: bytes that the ranks requested in all epochs according to
+    Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run has
+    only checkpoints, which it writes and may also read. unwritten: reason why these checkpoints may be in memory; None
+    if they reached storage. remarks: a sentence if evaluation passes may not have read storage, and a sentence if the
+    checkpoints of a run that reads samples may not have reached storage. The remarks do not change the outcome, which
+    depends on the samples.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -186,7 +187,7 @@ def _only_writes(run: Run) -> bool:
 
 def _faster_than_probe(result: Result, probe: StorageProbe | None) -> str | None:
     """Return the reason why the rate of a run is implausible: its rate while reads were in flight exceeds the rate of
-    the probe, which uses O_DIRECT. Return None if it does not, or if either rate is unknown.
+    the probe, which uses O_DIRECT. Return None if the rate of the run is plausible, or if either rate is unknown.
     """
     summary = result.summary
     plain = max((rate.MBps for rate in probe.rates if rate.tool == "loop"), default=0.0) if probe is not None else 0.0
@@ -199,7 +200,9 @@ def _faster_than_probe(result: Result, probe: StorageProbe | None) -> str | None
 
 
 def _doubted(epoch: EpochStorage, doubt: str | None) -> EpochStorage:
-    """Return the epoch with an unknown origin of its bytes if there is a doubt and the bytes were not counted."""
+    """Return the epoch. If there is a doubt and the bytes were not counted, the share from memory becomes unknown.
+    doubt: the reason; None if there is no doubt.
+    """
     if doubt is None or epoch.is_counted or epoch.cached is None or epoch.cached > LIMIT:
         return epoch
     return structs.replace(epoch, cached=None, source=f"{doubt} ({epoch.source})")
@@ -226,9 +229,9 @@ def _outputs(result: Result) -> tuple[str, list[str]]:
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     """Return whether the bytes of an epoch came from storage or from memory. The table of storage_proofs says which
-    evidence counts. The share from memory is taken from the first of these that is known: a count of the bytes
+    evidence is accepted. The share from memory is taken from the first known item of this list: a count of the bytes
     received; O_DIRECT; the share of the dataset's pages that were in memory before the epoch; the upper limit of
-    _outgrown(). If a count may include other reads, the share of pages replaces the count if it is larger.
+    _outgrown(). If a count may include other reads, the result is at least the share of pages.
     """
     traffic = _Traffic(
         epoch.bytes_read, epoch.storage_bytes_read, epoch.client_bytes_asked, epoch.client_bytes_read,
@@ -272,8 +275,9 @@ def _restored(run: Run, result: Result, restored: RestoreSummary) -> EpochStorag
 
 class _Traffic(NamedTuple):
     """Counts of bytes. asked: bytes that the ranks read. fetched: bytes that the kernel fetched from storage for the
-    ranks. client_asked, client_received, client_kept: bytes that programs on the nodes read, that servers sent to them,
-    and that the clients returned from their own memory, at most. They are None if they were not counted.
+    ranks. client_asked: bytes that programs on the nodes read. client_received: bytes that servers sent to the nodes.
+    client_kept: upper limit of the bytes that the clients returned from their own memory. Values are None if they were
+    not counted.
     """
 
     asked: int
@@ -301,8 +305,9 @@ _NOT_COUNTED, _BYPASSED = "not counted", "O_DIRECT bypasses the page cache"
 
 def _with_pages(run: Run, result: Result, counted: _Counted, resident: float | None) -> tuple[float | None, str]:
     """Return the share from memory and its source, for a count that may include bytes that the run did not request. The
-    share is the larger of two values: the count, and the pages in memory. If it is unknown which pages were in memory,
-    the count can only show that bytes came from memory, unless O_DIRECT bypasses the pages.
+    share is the larger of two values: the share that the count shows, and the share of pages in memory. If it is
+    unknown which pages were in memory, the count can only show that bytes came from memory, unless O_DIRECT bypasses
+    the pages.
     """
     cached, source = counted.cached or 0.0, counted.source
     if resident is not None and resident > cached:
@@ -395,8 +400,8 @@ def _bypasses_pages(run: Run, result: Result) -> bool:
 
 def _outgrown(run: Run, result: Result, epoch: Epoch, reason: str) -> tuple[float | None, str]:
     """Return an upper limit on the share of bytes from memory, and the fact on which it is based. The limit is None
-    unless the epoch reads far more distinct bytes than the memory of all nodes can hold. reason: why the share is
-    unknown otherwise.
+    unless the epoch reads far more distinct bytes than the memory of all nodes can hold. reason: reason why the share
+    is unknown, returned if the limit is None.
     """
     memory = result.physical_memory_bytes or result.memory_bytes  # other jobs' limits count the pages that they read
     different = min(epoch.bytes_read, result.dataset.bytes)
@@ -451,6 +456,6 @@ def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
 
 
 def _reaches_storage(kind: str, facts: list[str]) -> bool:
-    """Return whether O_DIRECT both makes reads reach storage and proves it."""
+    """Return whether O_DIRECT makes reads reach storage, and whether this can be proved."""
     proofs = storage_proofs.of(kind, facts)
     return proofs.direct or bool(proofs.count and proofs.drops and not proofs.pages)

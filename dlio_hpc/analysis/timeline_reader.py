@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Recorded(NamedTuple):
-    """An open timeline.h5. file: the h5py.File."""
+    """An open timeline.h5. file: the open HDF5 file."""
 
     file: Any
 
@@ -62,8 +62,8 @@ def computing(recorded: Recorded, rank: int) -> Floats:
 
 
 def computing_of_all(recorded: Recorded) -> dict[int, Floats]:
-    """Return for each rank the intervals in which the rank computed, as computing() does. Each column is decompressed
-    only once.
+    """Return for each rank the intervals in which the rank computed, in the form that computing() returns. Each column
+    is decompressed only once.
     """
     group = recorded.file["steps"]
     columns = [group[name][:] for name in ("start", "wait", "compute")]
@@ -92,8 +92,8 @@ def phases(recorded: Recorded) -> tuple[Floats, Floats, Floats]:
 
 
 def ranks(recorded: Recorded) -> Ranks:
-    """Return the metrics of each rank. Bytes and requests include those of auxiliary files and checkpoints; io_s does
-    not.
+    """Return the metrics of each rank. Bytes and requests to auxiliary files and checkpoints are included. The time of
+    these requests is not included in io_s.
     """
     group = recorded.file["ranks"]
 

@@ -25,8 +25,8 @@ _DAMAGE = (
 
 
 def check(content: bytes, source: str) -> None:
-    """Raise InvalidRun if `content` is not that of an intact timeline.h5 of dlio-hpc. source: name of the file, for the
-    message.
+    """Raise InvalidRun if `content` is not the content of an intact timeline.h5 of dlio-hpc. source: name of the file,
+    for the message.
     """
     try:
         with timeline_reader.opened(content) as record:

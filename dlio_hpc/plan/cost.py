@@ -164,8 +164,9 @@ def _kept(run: Run) -> int:
 
 
 def require_space(run: Run, ranks: int) -> None:
-    """Raise ConfigError if the checkpoints of a model that a run stores do not fit on their file system. Smaller
-    checkpoints are not checked; if the disk fills up, the run ends with the error of the write.
+    """Raise ConfigError if the run has checkpoint.model, and the checkpoints that it stores do not fit on their file
+    system. Other checkpoints are small and are not checked. If the disk fills up, the run ends with the error of the
+    write.
     """
     checkpoint = run.workload.checkpoint
     if checkpoint is None or checkpoint.model is None:

@@ -1,5 +1,5 @@
-"""Memory that Darshan needs to record a run, reasons why it cannot record a run at all, and a note if it cannot record
-all of the run. Comments on Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to
+"""Memory that Darshan needs to record a run, reasons why Darshan cannot record a run, and a note if its record will be
+incomplete. Comments on Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to
 3.5.
 """
 
@@ -70,8 +70,8 @@ def memory(plan: Plan, run: Run) -> Memory:
 
 
 def hidden(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
-    """Return the reason why Darshan cannot record the reads of a run, and a setting with which it can. Return None if
-    it can.
+    """Return the reason why Darshan cannot record the reads of a run, and a setting that makes the recording possible.
+    Return None if Darshan can record the reads.
     """
     reader = workload.reader
     if reader.worker_processes:
@@ -82,9 +82,9 @@ def hidden(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None
 
 
 def _hidden_workers(site: Site, workload: Workload, ranks: int) -> tuple[str, str] | None:
-    """Return the reason why Darshan cannot record the reads of worker processes, and a setting with which it can.
-    Return None if it can. A spawned worker process has its own log. A forked worker process shares the memory in which
-    Darshan counts with its rank, and both would write to the same counters.
+    """Return the reason why Darshan cannot record the reads of worker processes, and a setting that makes the recording
+    possible. Return None if Darshan can record these reads. A spawned worker process has its own log. A forked worker
+    process and its rank share the memory of Darshan's counters, so both would write to the same counters.
     """
     alone = "reader.prefetch: 0"
     if workload.reader.multiprocessing_context == "fork":
@@ -99,7 +99,9 @@ def _hidden_workers(site: Site, workload: Workload, ranks: int) -> tuple[str, st
 
 
 def worker_logs(workload: Workload, ranks: int, epochs: int) -> int:
-    """Return the number of worker processes that all ranks start in `epochs` epochs. Each leaves a log."""
+    """Return the number of worker processes that all ranks start in `epochs` epochs. Each of these processes leaves a
+    log.
+    """
     if workload.reader.load == "memory":
         epochs = min(epochs, 1)
     return ranks * epochs * workload.reader.worker_processes
@@ -158,8 +160,8 @@ def reads_configuration(library: str) -> bool | None:
 
 def _load(plan: Plan, run: Run) -> tuple[int, int]:
     """Return the maximum number of files that a rank accesses, and the maximum number of requests that it sends to
-    them. If worker processes read for the rank, the numbers are those of a worker process, which lives for an epoch,
-    and of the rank's own files.
+    them. If worker processes read for the rank, the numbers are for one worker process, which lives for an epoch, plus
+    the checkpoint and auxiliary files of the rank.
     """
     workload = run.workload
     extra_files, extra_requests = _auxiliary_load(run)
@@ -184,9 +186,9 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return the number of requests per open of a file, in addition to those that read samples. If the offsets of
-    samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each array
-    of a file.
+    """Return the number of requests per open of a file, in addition to the requests that read samples. If the offsets
+    of samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each
+    array of a file.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     if looks or workload.dataset.compression != "none":

@@ -14,8 +14,9 @@ _SUFFIX = re.compile(r"-(?:night(?P<night>[0-9]+)-)?(?P<number>[0-9]+)")
 
 
 class NightJob(NamedTuple):
-    """An earlier job of a study. night: its night. begins: time from which it could start, in seconds since 1970.
-    counts: whether it is queued, runs, or has measured something.
+    """An earlier job of a study. night: number of the night of the job. begins: time from which the job could start, in
+    seconds since 1970. counts: whether later nights must follow this job. This is the case if the job is queued, is
+    running, or has measured something.
     """
 
     night: int
@@ -77,7 +78,7 @@ def job_number(study: str, name: str) -> int | None:
 
 
 def job_night(study: str, name: str) -> int:
-    """Return the number of the night in the name of a job; 0 if `name` is not that of a job of a study with several
+    """Return the number of the night in the name of a job; 0 if `name` is not the name of a job of a study with several
     nights.
     """
     match = _matched(study, name)
@@ -90,7 +91,7 @@ def _matched(study: str, name: str) -> re.Match[str] | None:
 
 def described(night: int, nights: int, begins: str) -> str:
     """Return the night of a job in words, such as "night 3 of 5, begins 2026-11-28 02:00 CET"; empty if the study has a
-    single night. begins: time (UTC) before which the job does not start. It is left out when it has passed.
+    single night. begins: time (UTC) before which the job does not start. The time is left out when it has passed.
     """
     if nights == 1:
         return ""

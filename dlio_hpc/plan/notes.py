@@ -45,8 +45,8 @@ def of_plan(plan: Plan) -> Iterator[str]:
     yield from _without_effect(plan)
     if secrets := secret_variables(plan):
         yield (
-            f"{', '.join(secrets)} of the site profile may be secret: plan.json, job.sh and the archive have it, and "
-            "only you can read them; better let a line of site.setup read it from a file"
+            f"{', '.join(secrets)} of the site profile may be secret: plan.json, job.sh and the archive contain the "
+            "value, and only you can read these files; it is safer if a line of site.setup reads the value from a file"
         )
     yield from (note for run in plan.runs if run.darshan and (note := darshan_needs.note(plan, run)) is not None)
 
@@ -58,7 +58,7 @@ def secret_variables(plan: Plan) -> list[str]:
 
 
 def _memory(plan: Plan) -> Iterator[str]:
-    """Yield a note if the batches that the ranks of a node hold may not fit into its memory."""
+    """Yield a note if the batches that the ranks of a node hold may not fit into the memory of the node."""
     need = max((_batches_bytes(run.workload) for run in plan.runs if run.kind != "generate"), default=0)
     need *= plan.ranks_per_node
     is_local = plan.site.scheduler == "local"
@@ -86,4 +86,4 @@ def _without_effect(plan: Plan) -> Iterator[str]:
     saved = [run.workload.checkpoint for run in plan.runs if run.workload.checkpoint is not None]
     changed = [keys for keys in saved if keys.transfer_size not in (None, USUAL_REQUEST)]
     for mode in dict.fromkeys(keys.mode for keys in changed if keys.mode != "posix"):
-        yield f"checkpoint.transfer_size: no effect with mode: {mode}, whose library chooses its requests itself"
+        yield f"checkpoint.transfer_size: no effect with checkpoint.mode={mode}: its library sets the size of requests"

@@ -20,22 +20,22 @@ class Package(NamedTuple):
 
 # The packages, by the names that plan.json has for them.
 PACKAGES = {
-    "tensorflow": Package("tensorflow", "reader.loader: tensorflow", "pip install tensorflow-cpu"),
-    "pytorch": Package("torch", "reader.loader: pytorch", "pip install torch"),
+    "tensorflow": Package("tensorflow", "reader.loader=tensorflow", "pip install tensorflow-cpu"),
+    "pytorch": Package("torch", "reader.loader=pytorch", "pip install torch"),
     "torch": Package(
-        "torch", "checkpoint.mode: torch or torch_distributed", "pip install torch, or set checkpoint.mode: posix"
+        "torch", "checkpoint.mode=torch or torch_distributed", "pip install torch, or set checkpoint.mode=posix"
     ),
     "keras": Package(
-        "keras", "checkpoint.mode: keras", "pip install keras tensorflow-cpu, or set checkpoint.mode: posix"
+        "keras", "checkpoint.mode=keras", "pip install keras tensorflow-cpu, or set checkpoint.mode=posix"
     ),
-    "pandas": Package("pandas", "dataset.format: csv in reader.mode: framework", "pip install pandas"),
+    "pandas": Package("pandas", "dataset.format=csv with reader.mode=framework", "pip install pandas"),
     "pyarrow": Package(
-        "pyarrow", "dataset.format: parquet in reader.mode: framework", "pip install pyarrow, or set reader.mode: posix"
+        "pyarrow", "dataset.format=parquet with reader.mode=framework", "pip install pyarrow, or set reader.mode=posix"
     ),
     "parallel h5py": Package(
         "h5py",
-        "reader.access: collective in reader.mode: framework",
-        "build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py), or set reader.mode: posix",
+        "reader.access=collective with reader.mode=framework",
+        "build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py), or set reader.mode=posix",
     ),
 }
 

@@ -104,7 +104,9 @@ def _check(study: Study) -> None:
     except ValueError as fault:
         raise ConfigError(str(fault)) from fault
     if study.generate == "only" and study.nights > 1:
-        raise ConfigError("--nights: --generate only measures nothing; leave one of them out")
+        raise ConfigError(
+            "--nights: --generate only measures nothing, so nights have no effect; use one of the two options"
+        )
     if study.generate in ("separate", "only") and any(point.workload.dataset.existing for point in study.points):
         raise ConfigError(
             f"--generate {study.generate}: an existing dataset is read as it is and never generated; leave --generate "
@@ -238,7 +240,7 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
 
 def _distinct(points: Iterable[Point], with_evaluation: bool = False) -> list[Point]:
     """Return one point per dataset: for each dataset of these points, the first point that uses it. with_evaluation:
-    whether datasets of evaluation passes count, too.
+    whether datasets of evaluation passes are included.
     """
     first: dict[tuple[str | None, str], Point] = {}
     both = ((point, run_plan.of_evaluation(point) if with_evaluation else None) for point in points)
@@ -264,8 +266,8 @@ def _numbered(name: str, index: int, count: int) -> str:
 
 
 def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
-    """Return a job with the runs `listed`, numbered and with notes. scale: a point with the job's number of nodes and
-    ranks.
+    """Return a job that makes the runs in `listed`. The function numbers these runs and adds the notes. scale: a point
+    with the job's number of nodes and ranks.
     """
     numbers = sorted({run.point for run in listed if run.point is not None})
     points = [study.points[number] for number in numbers] if numbers else [scale]

@@ -59,7 +59,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
         return StoredDataset(self.dataset, self.workload.dataset, self.fingerprint)
 
     def writes(self) -> bool:
-        """Return whether the run writes anything below the data directory: a dataset, checkpoints, auxiliary files."""
+        """Return whether the run writes anything into the data directory: a dataset, checkpoints or auxiliary files."""
         if self.kind == "generate":
             return dataset_folder.is_unwritten(self.stored)
         if self.workload.dataset.existing is not None:

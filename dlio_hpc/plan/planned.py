@@ -72,7 +72,7 @@ def _long_times(drafted: Planned) -> Iterator[str]:
 
 
 def _check_folders(options: Options) -> None:
-    """Raise ConfigError if a folder for datasets, jobs or archives is in a dataset, or is a folder of another kind."""
+    """Raise ConfigError if a folder for datasets, jobs or archives is in a dataset, or already holds something else."""
     if options.existing is None:
         for option, folders in _data_folders(options).items():
             for folder in folders:
@@ -125,7 +125,7 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     for part in parts:
         _check_fixed(part.axes, options.overrides)
     if options.every is not None and options.nights == 1:
-        raise ConfigError("--every: it sets the time between nights; give --nights 2 or more, or leave it out")
+        raise ConfigError("--every sets the time between nights: give --nights 2 or more as well, or leave --every out")
     request = _request(options, folders, repeat, warmup)
     made = study.make(plan.job_name(name), parts, request, about, report)
     return Planned(made, packing.plans(made))
@@ -174,7 +174,9 @@ def _existing(options: Options) -> tuple[str, ...]:
 
 
 def _check_scanned(options: Options, overrides: tuple[str, ...]) -> None:
-    """Raise ConfigError if existing files are to be read, and a key is set whose value their scan determines."""
+    """Raise ConfigError if existing files are to be read, and an option -S sets a key that the scan of these files
+    determines.
+    """
     if options.existing is None and not any(text.startswith("dataset.existing") for text in overrides):
         return
     for text in overrides:
@@ -186,8 +188,8 @@ def _check_scanned(options: Options, overrides: tuple[str, ...]) -> None:
 
 
 def _check_times(assignments: Sequence[str]) -> None:
-    """Raise ConfigError if a time of a step or a sample has no unit, and is so long that it is meant in milliseconds.
-    assignments: texts of -S and -P.
+    """Raise ConfigError if the time of a step or of a sample has no unit, and is so large that it was probably meant in
+    milliseconds. assignments: texts of -S and -P.
     """
     for text in assignments:
         key, _, values = text.partition("=")

@@ -94,7 +94,8 @@ def _check_checkpoints(workload: Workload, steps: int) -> None:
     if keys is not None and keys.reads and steps < (keys.every_steps or 0):
         raise ConfigError(
             f"checkpoint.reads: no checkpoint can be read, because the run ends after {steps} steps and the first "
-            f"one is written after {keys.every_steps}; lower checkpoint.every_steps, use fewer ranks, or set reads: 0"
+            f"one is written after {keys.every_steps}; lower checkpoint.every_steps, use fewer ranks, or set "
+            "checkpoint.reads=0"
         )
 
 
@@ -121,8 +122,8 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     yield from _shares_notes(workload, point.ranks)
     if reader.verify_content == "all":
         yield (
-            "with reader.verify_content: all, contents are compared between steps, while reading ahead continues; "
-            "wall time, samples/s and waits are therefore not those of training"
+            "with reader.verify_content=all, contents are compared between steps, while reading ahead continues; "
+            "wall time, samples/s and waits therefore differ from training"
         )
     if reader.reorder_tasks and point.nodes == 1:
         yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"
@@ -178,15 +179,15 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
         group = reader_keys.sample_bytes_read(dataset, reader) * dataset.row_group_samples
         yield (
             f"up to about {times:.3g} x the bytes of the samples are read: pyarrow reads whole row groups of "
-            f"{units.format_size(group)}, and again for a batch of another worker or after a sample of another row "
-            "group; lower dataset.row_group, or set reader.mode: posix"
+            f"{units.format_size(group)}; it reads a row group again for another worker, or after a sample of another "
+            "row group; lower dataset.row_group, or set reader.mode=posix"
         )
     times = planned_bytes.factor(workload, ranks)
     if times > planned_bytes.SPARE and reader.shuffle.samples:
         yield (
             f"{times:.3g} x the bytes of the samples are read: with shuffled samples, a rank reads whole files, even "
             f"if it needs only some of their samples; use at least {ranks} files (now {dataset.files}) and whole "
-            "epochs (train.steps: null)"
+            "epochs (train.steps=null)"
         )
     elif times > planned_bytes.SPARE:
         request = units.format_size(workload.request_size or 0)
@@ -203,15 +204,16 @@ def check(study: Study, point: Point) -> None:
     loader = point.workload.reader.loader
     if study.tf_profile and loader != "tensorflow":
         raise ConfigError(
-            f"--tf-profile: reader.loader: {loader} does not use TensorFlow; add -S reader.loader=tensorflow, or omit "
+            f"--tf-profile: reader.loader={loader} does not use TensorFlow; add -S reader.loader=tensorflow, or omit "
             "--tf-profile"
         )
     watched(study, point)
 
 
 def watched(study: Study, point: Point) -> tuple[bool, str | None]:
-    """Return whether Darshan records the runs of the point, and a note. The note is None unless the site has Darshan
-    but does not record the runs. Raise ConfigError if Darshan is requested but not possible.
+    """Return whether Darshan records the runs of the point, and a note. The note gives the reason why Darshan does not
+    record the runs although the site has Darshan; otherwise, the note is None. Raise ConfigError if Darshan is
+    requested but not possible.
     """
     site = study.site
     if study.darshan and site.darshan is None:

@@ -130,9 +130,9 @@ class Point(Struct, frozen=True):
 class Study(Struct, frozen=True):
     """A study with all defaults written out, as stored in study.json. repeat: measurements of each point, summed over
     all nights. seed: seed of the order in which points are measured. nights: number of nights. every: time from the
-    start of a night to the start of the next one. criteria: content of the criteria file that `verdict` names, when the
-    study was planned: a later change of the file does not change the verdict. Empty if it names none, and in studies of
-    earlier versions.
+    start of a night to the start of the next one. criteria: content of the criteria file that `verdict` names, as it
+    was when the study was planned, so that a later change of the file does not change the verdict. It is empty if
+    `verdict` names no file, and in studies of earlier versions.
     """
 
     version: str
@@ -309,8 +309,8 @@ def _too_large() -> ConfigError:
 
 
 def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Workload], Workload]:
-    """Return a function that adds the results of the scan to a workload with an existing dataset. It returns other
-    workloads unchanged. Each dataset is scanned once.
+    """Return a function that adds the results of the scan to a workload with an existing dataset. The function returns
+    other workloads unchanged. Each dataset is scanned once.
     """
     known: dict[bytes, Dataset] = {}
 
@@ -423,12 +423,14 @@ def _check_existing(asked: PartRequest, workload: Workload) -> None:
 
 
 def _existing_notes(workload: Workload, layout: Layout | None) -> Iterator[str]:
-    """Yield notes on the differences that existing files make. layout: Lustre layout that the site requests."""
+    """Yield notes on what is different because the dataset consists of existing files. layout: Lustre layout that the
+    site requests.
+    """
     if workload.dataset.existing is None:
         return
     yield (
-        "existing dataset: its contents are not compared with anything, because nothing is known about them; samples "
-        "and bytes are counted and compared with the scan"
+        "existing dataset: its contents are not verified, because the expected contents are unknown; the numbers of "
+        "samples and bytes are compared with the scan"
     )
     if workload.checkpoint is not None or any(side.access == "write" for side in workload.dataset.auxiliary_files):
         yield (
@@ -505,8 +507,8 @@ def layout_of(site: Site, settings: dict[str, Any]) -> Layout | None:
 def _check_weak(workload: Workload) -> None:
     if workload.reader.load == "memory" and workload.reader.shard:
         raise ConfigError(
-            "--weak: with reader.load: memory, a rank loads its whole share of the dataset, which is smaller with more "
-            "ranks; use reader.load: on_demand, or omit --weak"
+            "--weak: with reader.load=memory, each rank loads its part of the dataset, and this part is smaller with "
+            "more ranks; use reader.load=on_demand, or omit --weak"
         )
 
 

@@ -58,8 +58,8 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     weak: bool = False
     """Weak scaling: each rank takes the same number of steps at every number of ranks."""
     metric: MetricName | None = None
-    """Metric that is compared between the points; null: samples_per_s, or checkpoint_write_MBps if the workload only
-    writes checkpoints (without fsync: wall_s). Example: samples_per_s
+    """Metric that is compared between the points; null: samples_per_s. If the workload only writes checkpoints, null
+    means checkpoint_write_MBps, or wall_s without fsync. Example: samples_per_s
     """
     laptop: Shrunk = Shrunk()
     """Values that suit a laptop, used without --full. A suite uses them on the local site only."""
@@ -77,7 +77,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source: str = ""
     """Origin of the experiment, such as a section of a paper."""
     workload: str | None = None
-    """Workload of the parts that set none. Example: demo"""
+    """Workload of the parts that do not set a workload. Example: demo"""
     repeat: Positive = 3
     """Number of measurements of each point."""
     warmup: Annotated[int, Meta(ge=0)] = 0
@@ -108,8 +108,8 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 if part.sweep and key not in part.sweep:
                     names = ", ".join(part.sweep)
                     raise ValueError(
-                        f"parts.{name}.laptop.sweep: {key} is not in the sweep of the part, which has {names}; its "
-                        "values replace those of the same key"
+                        f"parts.{name}.laptop.sweep: {key} is not in the sweep of the part, which has {names}; "
+                        "laptop.sweep can only replace the values of these keys"
                     )
 
 
@@ -132,7 +132,7 @@ def _near(path: Path, name: str | None) -> str | None:
 
 
 class FileChanges(Struct, frozen=True):
-    """Values from the command line that replace those of the study file. If a value is None, the value of the file
+    """Values from the command line that replace values of the study file. If a value is None, the value of the file
     remains. full: use the study's full values instead of its smaller values, which suit a laptop. folders: one folder
     on each of the two file systems to be compared; empty if no file systems are compared.
     """
@@ -188,7 +188,9 @@ def _asked_of(
 
 
 def _axis(steps: tuple[str, ...], values: Any, source: Path | str) -> sweep.Axis:
-    """Return the values of a key. steps: keys that lead to them. source: path of the study file, or its name."""
+    """Return the values of a key. steps: nested keys that lead to the values. source: path of the study file, or its
+    name.
+    """
     try:
         return sweep.axis_of(steps[-1], values, ".".join(steps))
     except ConfigError as fault:

@@ -234,8 +234,8 @@ def _no_range(text: str, source: str) -> ConfigError:
 
 
 def _end(text: str, unit: Unit) -> int | float | None:
-    """Return the number that `text` denotes. It is in bytes or seconds if `unit` is a size or a time. Return None if
-    `text` is not a number.
+    """Return the number that `text` denotes. The number is in bytes or seconds if `unit` is a size or a time. Return
+    None if `text` is not a number.
     """
     value = serialization.parse_yaml(text, "range")
     number = _number(value, unit)

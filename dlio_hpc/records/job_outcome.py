@@ -152,8 +152,9 @@ def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, byte
 
 
 def _collected(path: Path, target: Path) -> tuple[dict[str, str], str]:
-    """Return the SHA-256 of the files of a job when it was collected, by name, and a phrase that says where the
-    original files are. They are from the archive or, without it, from the manifest in the directory of the job.
+    """Return two values. The first is the SHA-256 of each file of a job at the time when the job was collected, by
+    name. The second is a phrase that says where the original files are. The digests are read from the archive or, if
+    there is no archive, from the manifest in the directory of the job.
     """
     if target.exists():
         try:
@@ -179,8 +180,8 @@ def _with_change(run: RunOutcome, changed: Sequence[str], where: str) -> RunOutc
 
 
 def _spared(path: Path, content: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the results, and the exit status, that the job kept in the spare folder of this node because its own
-    directory was full. content: files of the job's directory, by name.
+    """Return the results and the exit status that the job wrote to the spare folder of this node, because the directory
+    of the job was full. content: files of the job's directory, by name.
     """
     plan = serialization.decode(content[rundir.PLAN], Plan, f"{path}/{rundir.PLAN}", InvalidRun)
     names = rundir.spare_names((run.number, run.name) for run in plan.runs)
@@ -241,8 +242,8 @@ def _of_plan(result: run_result.Result, run: Run, digest: str) -> run_result.Res
         f"{its} was made from another {rundir.PLAN}, whose SHA-256 begins with {result.plan_sha256[:12]}": (
             result.plan_sha256 not in ("", digest)
         ),
-        f"{its} is that of the run {result.run}": result.run != name,
-        f"{its} is that of a run of kind {result.kind}": result.kind != run.kind,
+        f"{its} is from the run {result.run}": result.run != name,
+        f"{its} is from a run of kind {result.kind}": result.kind != run.kind,
         f"{its} has no summary": result.summary is None and result.kind != "generate",
     }
     return structs.replace(result, faults=[*result.faults, *(sign for sign, is_seen in signs.items() if is_seen)])
@@ -450,7 +451,7 @@ def notes(outcome: JobOutcome) -> list[str]:
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
     """Return the reason why a run is not a valid measurement, or did not generate its dataset. Return None if the run
-    is valid. Faults of other runs of the job do not count. must_be_laid_out: whether a run is invalid if its layout was
+    is valid. Faults of other runs of the job are ignored. must_be_laid_out: whether a run is invalid if its layout was
     not set, because the file system does not support layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)

@@ -1,5 +1,5 @@
-"""Names by which users refer to jobs and studies. A name is a path, or the name of a directory below the folder of
-runs. If this directory was removed, the name stands for its archive.
+"""Names by which users refer to jobs and studies. A name is a path, or the name of a directory in the folder of runs.
+If this directory was removed, the name stands for the archive of the job.
 """
 
 import glob
@@ -17,8 +17,8 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 
 def place(name: str, runs: Path) -> Path:
     """Return the path that `name` stands for. If `name` is a path, return this path. Otherwise, return the directory
-    `name` below `runs` or, if the directory no longer exists, its archive. If neither exists, return the path that the
-    directory would have.
+    `name` in the folder `runs` or, if the directory no longer exists, the archive of the job. If neither exists, return
+    the path that the directory would have.
     """
     if "/" in name or Path(name).exists():
         return Path(name)
@@ -28,7 +28,7 @@ def place(name: str, runs: Path) -> Path:
 
 
 def study_folder(name: str, runs: Path) -> Path:
-    """Return the folder of a study that is given by its path or by its name below `runs`."""
+    """Return the folder of the study `name`. name: path of the study, or its name in the folder `runs`."""
     return Path(name) if os.sep in name or Path(name).is_dir() else runs / name
 
 
@@ -39,9 +39,9 @@ def study_in(folder: Path) -> StudyOutcome:
 
 
 def directories(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the directories of jobs. A name is a path, the name of a job below `runs`, or the name of a study below
-    `runs`. A study stands for all its jobs. If `names` is empty, return the directories of all jobs below `runs`. In
-    this case, raise ConfigError if there are no jobs.
+    """Return the directories of jobs. A name is a path, or the name of a job or of a study in the folder `runs`. A
+    study stands for all its jobs. If `names` is empty, return the directories of all jobs in `runs`. In this case,
+    raise ConfigError if there are no jobs.
     """
     if not names:
         return _all(runs)
@@ -49,12 +49,12 @@ def directories(names: Sequence[str], runs: Path) -> list[Path]:
 
 
 def _all(runs: Path) -> list[Path]:
-    """Return the directories of all jobs below `runs` that this user may read. Raise ConfigError if there are none, and
-    OSError if `runs` cannot be read.
+    """Return the directories of all jobs in the folder `runs` that this user may read. Raise ConfigError if there are
+    none, and OSError if `runs` cannot be read.
     """
     files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
     if not files:
-        rests = ", only files that killed submissions left (dlio-hpc clean removes them)"
+        rests = ", only leftover files of killed submissions (dlio-hpc clean removes them)"
         left = rests if any(abandoned_files.rests(runs)) else ""
         left = left if runs.is_dir() else ", which does not exist"
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
@@ -63,7 +63,7 @@ def _all(runs: Path) -> list[Path]:
 
 def named(name: str, runs: Path) -> list[Path]:
     """Return a list with the directory of the job `name`. If `name` is a study, return the directories of all its jobs.
-    name: a path, or a name below `runs`.
+    name: a path, or a name in the folder `runs`.
     """
     if study_outcome.is_study(folder := study_folder(name, runs)):
         return [path for path in study_outcome.jobs(study_outcome.load(folder)) if path.is_dir()]
@@ -76,8 +76,8 @@ def named(name: str, runs: Path) -> list[Path]:
 
 
 def studies(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the folders of the studies among `names`. If `names` is empty, return the folders of all studies below
-    `runs`.
+    """Return the folders of the studies among `names`. If `names` is empty, return the folders of all studies in the
+    folder `runs`.
     """
     folders = [study_folder(name, runs) for name in names] or sorted(
         path.parent for path in runs.glob(f"*/{rundir.STUDY}")

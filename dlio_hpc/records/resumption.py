@@ -39,8 +39,8 @@ class Lacking(NamedTuple):
 
 
 def load(folder: Path, options: Options) -> Study:
-    """Return the study in a folder. If `options` has a walltime, account, queue or job options, they replace those of
-    the study. Raise ConfigError if the study only generates data.
+    """Return the study in a folder. If `options` sets a walltime, an account, a queue or job options, these replace the
+    values of the study. Raise ConfigError if the study only generates data.
     """
     known = study_outcome.load(folder)
     if known.generate == "only":
@@ -70,7 +70,9 @@ def lacking(study: Study) -> Lacking:
 
 
 def _begins(outcome: StudyOutcome, wanted: Sequence[packing.Unit]) -> dict[int, str]:
-    """Return the time (UTC) at which each night of the missing measurements `wanted` begins; empty: immediately."""
+    """Return the time (UTC) at which each night of the missing measurements `wanted` begins. The time is empty if the
+    night begins immediately.
+    """
     good = {measurement.job for measurement in outcome.measured}
     jobs = [
         night_chain.NightJob(

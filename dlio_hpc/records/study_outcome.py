@@ -34,9 +34,8 @@ class MissingMeasurement(NamedTuple):
 
 class StudyOutcome(NamedTuple):
     """Outcome of a study. jobs: jobs, sorted by their numbers. measured: valid measurements, in the order of the study.
-    missing: measurements that are still to be made. others: number of valid measurements that duplicate one in
-    `measured` and are therefore not included in it. broken: for each job that cannot be read, a message with the
-    reason.
+    missing: measurements that are still to be made. others: number of valid measurements that are not in `measured`,
+    because they duplicate a measurement there. broken: for each job that cannot be read, a message with the reason.
     """
 
     study: Study

@@ -29,8 +29,8 @@ def length(covered: Floats) -> float:
 
 
 def within(covered: Floats, windows: Floats) -> float:
-    """Return how many seconds of the intervals `covered`, shape (2, n), are inside the intervals `windows`, shape (m,
-    2). Intervals of the same array do not overlap. `windows` are in order of time.
+    """Return for how many seconds the intervals `covered`, shape (2, n), overlap with the intervals `windows`, shape
+    (m, 2). Intervals of the same array do not overlap. `windows` are in order of time.
     """
     if not covered.size or not windows.size:
         return 0.0

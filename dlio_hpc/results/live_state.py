@@ -24,12 +24,12 @@ Phase = Literal["start", "generate", "steps", "checkpoint", "evaluation", "resto
 
 
 class RankState(Struct, frozen=True, omit_defaults=True):
-    """State of a rank. time: seconds since 1970 of the node's clock. phase: current activity. done, total: counts of
-    this rank in `unit`. epoch, epochs: number of the epoch, from 1, and of all epochs; 0 for a run without epochs.
-    elapsed_s: seconds since the first step, or since the first file. bytes: bytes of samples that this rank read, or
-    bytes of files that it wrote. wait_s, compute_s, sync_s: parts of the steps that are done. arrived, asked: bytes
-    that came from storage in the epochs that have ended, and bytes of samples in these epochs; `arrived` is None if no
-    epoch has ended, or if there is no counter for these bytes.
+    """State of a rank. time: seconds since 1970 of the node's clock. phase: current activity. done, total: work that
+    this rank has done, and all work of the rank, in `unit`. epoch, epochs: number of the epoch, from 1, and of all
+    epochs; 0 for a run without epochs. elapsed_s: seconds since the first step, or since the first file. bytes: bytes
+    of samples that this rank read, or bytes of files that it wrote. wait_s, compute_s, sync_s: parts of the steps that
+    are done. arrived, asked: bytes that came from storage in the epochs that have ended, and bytes of samples in these
+    epochs; `arrived` is None if no epoch has ended, or if there is no counter for these bytes.
     """
 
     rank: _Count

@@ -90,7 +90,7 @@ METRICS: dict[MetricName, Metric] = {
     ),
     "wall_s": Metric(
         "time", "s", False,
-        "end of the last step - start of the first wait - evaluation passes between, including their preparation",
+        "end of the last step - start of the first wait - evaluation passes in between, with their preparation",
         "timestamps of each step", "",
         lambda summary: summary.wall_s,
     ),
@@ -110,8 +110,9 @@ METRICS: dict[MetricName, Metric] = {
         lambda summary: None if summary.read_latency_s is None else summary.read_latency_s.p99,
     ),
     "slowest_rank_ratio": Metric(
-        "slowest rank / median rank", "x", False, "wait + compute of the slowest rank / that of the median rank",
-        "timestamps of each step", "", lambda summary: summary.slowest_rank.ratio,
+        "slowest rank / median rank", "x", False,
+        "(wait + compute) of the slowest rank / (wait + compute) of the median rank", "timestamps of each step", "",
+        lambda summary: summary.slowest_rank.ratio,
     ),
     "checkpoint_write_MBps": Metric(
         "checkpoint write bandwidth", "MB/s", True,

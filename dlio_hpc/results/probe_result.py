@@ -41,7 +41,7 @@ class StorageProbe(Struct, frozen=True):
     why_not: str | None = None
     """Reason why nothing was measured; null: the rates are valid."""
     without_fio: str | None = None
-    """Reason why fio measured nothing; null: it did."""
+    """Reason why fio measured nothing; null: fio measured the rates."""
     schema: Literal[1] = 1
     """Schema version of this document."""
 

@@ -16,15 +16,15 @@ class Distribution(Struct, frozen=True):
     """A distribution of times, in seconds. Times of steps are exact; read latencies are accurate to within 4.5 %."""
 
     mean: float
-    """Mean."""
+    """Mean of the times."""
     p50: float
-    """Median."""
+    """Median of the times."""
     p95: float
-    """95th percentile."""
+    """95th percentile of the times."""
     p99: float
-    """99th percentile."""
+    """99th percentile of the times."""
     max: float
-    """Maximum."""
+    """Longest of the times."""
 
 
 class CheckpointSummary(Struct, frozen=True):
@@ -51,8 +51,8 @@ class CheckpointSummary(Struct, frozen=True):
     safe_s: Distribution | None = None
     """Time until a checkpoint is safe: write and fsync of the slowest rank; one value per checkpoint."""
     own_s: float = 0.0
-    """Time in which dlio-hpc makes the contents of checkpoints and compares those that it reads back, as the mean over
-    ranks; included in the summary's overhead_s, and in no other time.
+    """Time in which dlio-hpc generates the contents of checkpoints, and compares the contents that it reads back, as
+    the mean over ranks. The summary includes this time in overhead_s only.
     """
 
 
@@ -86,7 +86,7 @@ class RestoreSummary(Struct, frozen=True):
 
 
 class EvaluationSummary(Struct, frozen=True):
-    """The evaluation passes of a run. No other figure of a summary includes them."""
+    """The evaluation passes of a run. No other value of the summary includes them."""
 
     count: int
     """Number of passes."""
@@ -95,7 +95,7 @@ class EvaluationSummary(Struct, frozen=True):
     bytes_read: int
     """Bytes of the samples that all ranks read."""
     wall_s: float
-    """Duration of all passes, each from its first step to the end of its last."""
+    """Duration of all passes, each from its first step to the end of its last step."""
     wait_s: float
     """Time that ranks wait for batches, as the mean over ranks."""
     compute_s: float
@@ -205,8 +205,8 @@ class Epoch(Struct, frozen=True):
     unknown.
     """
     client_bytes_read: int | None = None
-    """Bytes that servers sent to the clients of the file system on all nodes or, for a file system in a loop device,
-    that the disks below it delivered; null: unknown.
+    """Bytes that servers sent to the clients of the file system on all nodes. If the file system is in a loop device:
+    bytes that the disks below the loop device delivered. null: unknown.
     """
     client_bytes_kept: int | None = None
     """Bytes that the clients of the file system returned from their own memory, at most; null: unknown."""
@@ -217,11 +217,13 @@ class Epoch(Struct, frozen=True):
     disturbance: Disturbance | None = None
     """Activity of other processes on the job's nodes during the epoch; null: not recorded."""
     au_mlperf: float | None = None
-    """AU by MLPerf's formula, that is, without the first step; null: the epoch has one step, or it was not recorded."""
+    """AU by MLPerf's formula, that is, without the first step; null: the epoch has one step, or the value was not
+    recorded.
+    """
 
 
 class Interruption(Struct, frozen=True):
-    """A time in which ranks did not work as planned. It is part of the times of its step."""
+    """An interval in which ranks did not work as planned. The times of the step include this interval."""
 
     kind: Literal["stopped", "suspended", "compute"]
     """stopped: ranks were stopped and continued (SIGCONT), or all ranks computed far longer than requested in the same
@@ -232,7 +234,7 @@ class Interruption(Struct, frozen=True):
     step: int
     """Number of the step in the epoch, counted from 1; 0: unknown."""
     seconds: float
-    """Time that the step took longer than expected, or that the node was suspended."""
+    """Actual minus expected time of the step, or time for which the node was suspended."""
     ranks: int
     """Number of ranks concerned."""
     asked_s: float | None = None
@@ -249,17 +251,19 @@ class SlowestRank(Struct, frozen=True):
     busy_s: float
     """Time in seconds that the rank spent waiting and computing."""
     ratio: float
-    """busy_s of this rank, divided by that of the median rank."""
+    """busy_s of this rank, divided by busy_s of the median rank."""
 
 
 class Summary(Struct, frozen=True):
-    """Summary of all epochs and ranks of a warm-up or measurement. Fields that have no description in this class are
-    metrics, which results.metrics defines. Every metric except au_mlperf includes the first step of each epoch. If the
-    workload only writes checkpoints, no samples are read, and the fields on reading them are null.
+    """Summary of all epochs and ranks of a warm-up or measurement. Fields without a description are metrics;
+    results.metrics defines them. Every metric except au_mlperf includes the first step of each epoch. If the workload
+    only writes checkpoints, no samples are read, and the fields on reading them are null.
     """
 
     samples: int
-    """Number of samples that all ranks read in all epochs. Without a dataset, a step counts its batch as read."""
+    """Number of samples that all ranks read in all epochs. Without a dataset, the samples of each batch are counted as
+    read.
+    """
     samples_left_out: int
     """Number of samples that are not read because of reader.drop_last or train.steps."""
     steps: int
@@ -299,15 +303,15 @@ class Summary(Struct, frozen=True):
     slowest_rank: SlowestRank
     """The rank that spent the longest time waiting and computing."""
     checkpoint: CheckpointSummary | None = None
-    """Checkpoints; null: none."""
+    """The checkpoints that were written; null: the run wrote none."""
     restored: RestoreSummary | None = None
-    """Checkpoints that were read after the last step; null: none."""
+    """The checkpoints that were read after the last step; null: the run read none."""
     evaluation: EvaluationSummary | None = None
-    """Evaluation passes; null: none."""
+    """The evaluation passes; null: the run had none."""
     preprocess_s: float = 0.0
     """Time that the preprocessing threads of a rank spend, summed over the threads, as the mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None
-    """Requests to auxiliary files; null: none."""
+    """The requests to auxiliary files; null: the run made none."""
     verify_s: float = 0.0
     """Time spent comparing samples with the generated contents, as the mean over ranks. wall_s includes this time,
     except after the last step of the run. No other time includes it.
@@ -317,10 +321,9 @@ class Summary(Struct, frozen=True):
     cut_short: str | None = None
     """Parts that are incomplete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
     overhead_s: float | None = None
-    """Time that dlio-hpc itself takes, as the mean over ranks: bookkeeping after each step, between epochs the drop of
-    the page cache and the accounting of what it holds, the contents of checkpoints (own_s of the checkpoints) and, if
-    the native loader reads in posix mode, the part of wait_s in which no file is read, opened or closed; null: not
-    measured.
+    """Time that dlio-hpc itself takes, as the mean over ranks; null: not measured. It includes: bookkeeping after each
+    step; between epochs, dropping the page cache and determining what it holds; and own_s of the checkpoints. If the
+    native loader reads in posix mode, it also includes the part of wait_s in which no file is read, opened or closed.
     """
     interruptions: list[Interruption] = []
     """Times in which ranks were stopped or computed far longer than requested, the longest first; 20 at most."""
@@ -417,7 +420,7 @@ class Result(Struct, frozen=True):
     evaluation_file_system: str = ""
     """Kind of the file system of the evaluation's dataset; empty: there is no evaluation."""
     evaluation_cache_facts: list[str] = []
-    """The same facts about that file system."""
+    """The same facts about the file system of the evaluation's dataset."""
     outputs_on: str = ""
     """Type and mount point of the file system of the checkpoints and auxiliary files that the run writes; empty: the
     run writes none. Example: lustre /scratch

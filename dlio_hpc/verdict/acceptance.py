@@ -61,7 +61,7 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def applies_nowhere(self) -> bool:
-        """Whether there are criteria, and none applies to a measurement."""
+        """Whether none of the criteria applies to a measurement; False if there are no criteria."""
         asked = [check for check in self.checks if check.criterion in self.criteria.criteria]
         return bool(asked) and all(check.outcome == "skipped" for check in asked)
 
@@ -71,7 +71,7 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def unmet(self) -> list[Check]:
-        """Checks that are not met, or have no verdict. Skipped checks are not among them."""
+        """Checks that failed or have no verdict. Skipped checks are not included."""
         return [check for check in self.checks if check.outcome not in ("pass", "skipped")]
 
     @property
@@ -94,9 +94,7 @@ def of(judged: Judged, criteria: str | None, report: Report = lambda _: None) ->
 
 
 def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report: Report) -> NightPrior:
-    """Return the variation between nights that the histories of the judged jobs show. The histories are not updated for
-    this.
-    """
+    """Return the variation between nights that the histories of the judged jobs show. The histories are not updated."""
     if criteria.night_spread is not None:
         return site_spread.assumed
     folders = dict.fromkeys(Path(study.study.archive) for study in judged.studies)
@@ -112,7 +110,7 @@ def _prior(criteria: Criteria, judged: Judged, entries: Sequence[Entry], report:
 
 
 def prior_of(history: Sequence[Entry], judged: Sequence[Entry]) -> NightPrior:
-    """Return what a history shows about the variation between nights, without the jobs that are judged."""
+    """Return the variation between nights that a history shows. The jobs that are judged are left out."""
     jobs = {entry.job for entry in judged}
     return site_spread.of_site(history_entry.together([entry for entry in history if entry.job not in jobs]))
 
@@ -144,8 +142,8 @@ def judge(
     prior: NightPrior = site_spread.assumed,
 ) -> Acceptance:
     """Judge jobs against criteria. entries: the jobs. absent: measurements that the studies of these jobs lack. prior:
-    what is known about the variation between nights; not used if the criteria state it. The result does not depend on
-    the order of the jobs.
+    known variation between nights; not used if the criteria state this variation. The result does not depend on the
+    order of the jobs.
     """
     if criteria.night_spread is not None:
         prior = site_spread.given(criteria.night_spread)
@@ -173,9 +171,9 @@ def _of_group(
 
 
 def _as_cached(check: Check) -> Check:
-    """Return a check of a group that read from memory. For a check of a metric, the outcome `pass` or `inconclusive`
-    becomes `cached`. The outcome `fail` remains, because reads from memory do not make storage look slower. Checks of
-    rules are returned unchanged.
+    """Return a check with the outcome that applies to a group that read from memory. For a check of a metric, the
+    outcome `pass` or `inconclusive` becomes `cached`. The outcome `fail` remains, because reads from memory do not make
+    storage look slower. Checks of rules are returned unchanged.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -222,7 +220,7 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
     """Return the good measured runs, grouped by measurement key, dataset and title of the study's point. The groups are
-    in the order of the entries. If the same repeat was run more than once, only its first good run counts.
+    in the order of the entries. If the same repeat was run more than once, only its first good run is included.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()

@@ -1,4 +1,4 @@
-"""Candidates for baselines: the runs of a job that may become a baseline, and objections to these runs."""
+"""Candidates for baselines: good runs of a job, and the objections to accepting these runs as a baseline."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,15 +24,15 @@ _BRIEF = 3
 
 
 class BaselineCandidate(NamedTuple):
-    """Runs that can become the baseline of one measurement key, and their job."""
+    """Candidate for the baseline of one measurement key. group: runs with this key. job: the job of these runs."""
 
     job: Entry
     group: Group
 
 
 def of(nights: Sequence[Entry]) -> list[BaselineCandidate]:
-    """Return the newest runs of each measurement key that can be a baseline. nights: a job, or the nights of a study,
-    newest first.
+    """For each measurement key, return the newest runs that can become its baseline. nights: a job, or the nights of a
+    study, newest first.
     """
     by_key: dict[Key, BaselineCandidate] = {}
     for entry in nights:
@@ -76,8 +76,8 @@ def objections(
     nights: Sequence[Entry] = (), active: Sequence[Accepted] = (),
 ) -> list[list[str]]:  # fmt: skip
     """Return the objections to each candidate, one per line. entry: the job that the user named. past: the history.
-    study: study of the job; None if the job belongs to no study. nights: the earlier nights
-    of its study. active: the active baselines.
+    study: study of the job; None if the job belongs to no study. nights: the earlier nights of the study. active: the
+    active baselines.
     """
     failed = _failed_criteria([*nights, entry], study, past)
     jobs = {job.job: job for job, _ in candidates}
@@ -117,9 +117,9 @@ def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
 def _failed_criteria(
     nights: Sequence[Entry], study: Study | None, past: Sequence[Entry]
 ) -> list[tuple[Key | None, str]]:
-    """Return an objection for each criterion of its suite that a study fails, with the measurement key that it is
-    about; None for all keys. If the criteria cannot be read, return an objection that says so. nights: the study. past:
-    the history.
+    """Return an objection for each criterion that a study fails. The suite of the study names these criteria. Each
+    objection comes with the measurement key that it concerns, or with None if it concerns all keys. If the criteria
+    cannot be read, return an objection with the reason. nights: the study. past: the history.
     """
     try:
         criteria = None if study is None else criteria_file.of_study(study)
@@ -138,7 +138,7 @@ def _failed_criteria(
 
 def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: NightPrior) -> list[str]:
     """Return an objection if the job belongs to a drop that has lasted for only a few nights, such as an outage.
-    earlier: jobs before it. prior: what other measurements of the site show about the variation between nights.
+    earlier: jobs before this job. prior: variation between nights that other measurements of the site show.
     """
     group, metric = candidate.group, candidate.group.main_metric
     here = trend.night(group, metric)
@@ -153,9 +153,9 @@ def _brief_drops(candidate: BaselineCandidate, earlier: Sequence[Entry], prior: 
 
 
 def _brief_regressions(job: Entry, past: Sequence[Entry], active: Sequence[Accepted]) -> list[tuple[Key | None, str]]:
-    """Return an objection for each measurement that is a regression against the baseline that it would replace, if only
-    a few nights show the new level, with its measurement key. past: the history. active: the active baselines; those of
-    later jobs are ignored.
+    """Return objections, each with its measurement key. There is an objection to a measurement if it is a regression
+    against the baseline that it would replace, and only a few nights show the new level. past: the history. active: the
+    active baselines; baselines of later jobs are ignored.
     """
     older = [baseline for baseline in active if baseline.group.ended <= job.ended]
     advice = "accept it after more nights, which show whether this lasts"

@@ -39,14 +39,14 @@ class Verdict(Struct, frozen=True):
     """Verdict on one metric of one measurement key of a job. why: reason for the outcome, in one sentence. advice: what
     the user can do, one item per line. here: repeats of the job. there: repeats of the reference. ratio: job /
     reference, or reference / job if a lower value is better, so that a ratio below 1 is worse. low, high: confidence
-    interval of `ratio`. newest, before: numbers of the newest nights, and of the nights at the level of the reference,
-    that are compared; 0 if none are. noise: relative variation between nights; None if nothing is compared.
-    noise_source: source of `noise`. a_year: number of such outcomes by chance in a year; None if the level did not
-    change. shift: change in the history that makes the outcome a regression; None if no change does. trend: None if the
-    history was not used in the comparison. warnings: objections that --force overrode, and a note if some runs lack the
-    metric. disturbances: lines that describe other activity on the nodes; empty unless the outcome is inconclusive or a
-    regression. forced: reason why the job does not measure storage, if it is compared only because of --force;
-    otherwise empty.
+    interval of `ratio`. newest: number of the newest nights that are compared; 0 if nothing is compared. before: number
+    of nights at the level of the reference with which the newest nights are compared; 0 if nothing is compared. noise:
+    relative variation between nights; None if nothing is compared. noise_source: source of `noise`. a_year: number of
+    such outcomes by chance in a year; None if the level did not change. shift: change in the history that makes the
+    outcome a regression; None if there is no such change. trend: None if the history was not used in the comparison.
+    warnings: objections that --force overrode, and a note if some runs lack the metric. disturbances: lines that
+    describe other activity on the nodes; empty unless the outcome is inconclusive or a regression. forced: reason why
+    the job does not measure storage, if it is compared only because of --force; otherwise empty.
     """
 
     job: str
@@ -156,9 +156,10 @@ def references(entry: Entry) -> tuple[Reference, ...]:
 
 
 class _Case(NamedTuple):
-    """One metric of a group of runs, and what this metric is compared with. alone: whether no other group of the job
-    has the same measurement key. earlier: entries of the history that ended before this job. prior: what other
-    measurements of the site show about the variation between nights. among: number of measurements of the site.
+    """A comparison to make: one metric of a group of runs, and the data with which it is compared. alone: whether no
+    other group of the job has the same measurement key. earlier: entries of the history that ended before this job.
+    prior: variation between nights that other measurements of the site show. among: number of measurements of the
+    site.
     """
 
     group: Group
@@ -171,7 +172,7 @@ class _Case(NamedTuple):
     among: int
 
     def site(self) -> NightSpread:
-        """Return what the other measurements of the site show about the variation between nights."""
+        """Return the variation between nights that the other measurements of the site show."""
         return self.prior(self.group.key, self.metric)
 
     def verdict(self, outcome: Outcome, why: str, advice: Sequence[str] = ()) -> Verdict:
@@ -218,7 +219,9 @@ def _groups(
 
 
 def _is_before(past: Entry, entry: Entry) -> bool:
-    """Return whether a job of the history precedes another job. In the same study, it must be of an earlier night."""
+    """Return whether the job `past` of the history precedes the job `entry`. If both belong to the same study, `past`
+    must be from an earlier night.
+    """
     if past.study != entry.study:
         return past.ended <= entry.ended
     return entry.night > 0 and past.ended < entry.ended
@@ -245,8 +248,8 @@ def _fault(code: int) -> Outcome:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """Return the verdict on the group. If the group cannot be compared, the verdict states the reason. Otherwise, it is
-    the result of the comparison, with a warning if some runs of the group lack the metric.
+    """Return the verdict on the group. If the group cannot be compared, the verdict states the reason. Otherwise, the
+    verdict is the result of the comparison. It has a warning if some runs of the group lack the metric.
     """
     verdict = _not_comparable(case) or _against(case)
     if not case.group.is_of_storage and verdict.ratio is not None:
@@ -298,23 +301,23 @@ def _against(case: _Case) -> Verdict:
 
 
 def _nearest(case: _Case) -> Reference | None:
-    """Return the reference whose measurement key differs least from that of the group. Return None if there are no
-    references.
+    """Return the reference whose measurement key differs least from the measurement key of the group. Return None if
+    there are no references.
     """
     return min(case.references, key=lambda reference: len(_key_differences(case, reference)), default=None)
 
 
 def _key_differences(case: _Case, reference: Reference) -> list[str]:
-    """Return the differences between the measurement key of the reference and that of the job."""
+    """Return the differences between the measurement keys of the reference and of the job."""
     return entries_.differences(reference.group.key, case.group.key, (reference.group.workload, case.group.workload))
 
 
 def _without_reference(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
     """Return the verdict on a group that has no reference with the same measurement key. If the latest change in the
-    history is a drop beyond the tolerance, the outcome is `regression`. Otherwise, it is `not_comparable`, and the
-    reason names newest nights that are unusually bad. If the user gave jobs to compare with, the outcome is always
-    `not_comparable`. near: the nearest reference; None if there are no references. differences: differences between the
-    measurement keys of `near` and of the group.
+    history is a drop beyond the tolerance, the outcome is `regression`. Otherwise, the outcome is `not_comparable`, and
+    the reason names the newest nights if they are unusually bad. If the user gave jobs to compare with, the outcome is
+    always `not_comparable`. near: the nearest reference; None if there are no references. differences: differences
+    between the measurement keys of `near` and of the group.
     """
     why, advice = "there is no baseline of this configuration", []
     if near is not None:
@@ -353,8 +356,10 @@ def _with_outcome(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | N
 
 
 def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
-    """Compare the job and the newest nights with the nights at the level of the reference. near: the reference. there:
-    repeats of the reference. unlike: differences between the measurement keys.
+    """Return the verdict on a group that can be compared. The newest nights, including the night of the job, are
+    compared with the nights at the level of the reference. near: the reference. there: values of the metric in the
+    repeats of the reference. unlike: differences between the measurement keys of the reference and of the group; empty
+    if the keys are equal.
     """
     nights, tolerance = _nights(case, there.ended), case.terms.tolerance
     weighed = regression.weigh(nights, there, case.metric, tolerance, not unlike, case.site, case.among)
@@ -398,8 +403,8 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
 
 
 def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
-    """Return the warnings of a comparison: objections that --force overrode in this comparison, times of the runs that
-    are far longer than expected, and objections that --force overrode when the baseline was accepted.
+    """Return the warnings of a comparison: objections that --force overrode in this comparison, remarks on computation
+    and epochs that took far longer than expected, and objections that --force overrode when the baseline was accepted.
     """
     warnings = [f"the configurations differ: {difference}" for difference in unlike]
     if not case.group.is_of_storage:

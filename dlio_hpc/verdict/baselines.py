@@ -1,12 +1,12 @@
-"""Baselines: runs of a job. Later jobs with the same measurement key are compared with them.
+"""Baselines. A baseline consists of runs of a job. Later jobs with the same measurement key are compared with it.
 
 A baseline is accepted or retired by a decision. A decision records the user, the time and the reason. Each decision is
 a file in the folder of the archives. Such a file is written once and never changed. The state of a baseline follows
 from all decisions together.
 
-If decisions must be signed, a decision is valid only in the file to which it was written. It therefore names its kind,
-its baseline and its folder of archives. It also names the newest signed decisions before it, so that a missing one is
-detected (see _Chain).
+If decisions must be signed, a decision is valid only in the file to which it was written. Each decision therefore
+contains its kind, its baseline and the path of its folder of archives. It also contains digests of the newest signed
+decisions before it, so that a missing decision is detected (see _Chain).
 """
 
 import getpass
@@ -33,7 +33,7 @@ from dlio_hpc.verdict.run_groups import Group
 _LONGEST = 16 << 20
 _RETIRED = ".retired.json"
 # Reason why a signed decision of an earlier version does not count.
-_EARLIER = "it is of an earlier version, whose signatures bind neither kind nor archives; make the decision again"
+_EARLIER = "an earlier version signed it without its kind and its archives; make the decision again"
 _ACCEPTED = ".json"
 State = Literal["active", "replaced", "retired"]
 
@@ -57,8 +57,9 @@ class Accepted(Struct, frozen=True):
 
 class Retired(Struct, frozen=True):
     """A decision that retires a baseline. id: id of the baseline. who: user@host. when: time in UTC. kind: accept or
-    retire. archive: path of the folder of archives, without links. previous: digests of the newest signed decisions in
-    the folder when this one was made. Decisions of earlier versions lack these three.
+    retire. archive: path of the folder of archives, with symbolic links resolved. previous: digests of the newest
+    signed decisions in the folder when this one was made. Decisions of earlier versions lack kind, archive and
+    previous.
     """
 
     id: str
@@ -190,9 +191,9 @@ def _carried(decision: Accepted) -> Accepted:
 
 
 class _Chain(NamedTuple):
-    """Consequences of missing signed decisions, whose file or signature was removed or changed. retired: retirements
-    that still apply, and retirements of baselines that would otherwise become active again. lines: a line for each
-    missing decision.
+    """Consequences of missing signed decisions. A decision is missing if its file or its signature was removed or
+    changed. retired: retirements that still apply, and retirements of baselines that would otherwise become active
+    again. lines: a line for each missing decision.
     """
 
     retired: tuple[Retired, ...]
@@ -200,8 +201,8 @@ class _Chain(NamedTuple):
 
 
 def _chain(folder: Path, allowed: Path, counted: Sequence[_File], others: Sequence[_File]) -> _Chain:
-    """Find signed decisions that were removed. A removed decision is named in a later signed decision, or this user has
-    a copy of it.
+    """Find signed decisions that were removed. A removed decision is detected if a later signed decision names it, or
+    if this user has a copy of it.
     """
     copies = [
         _File(copy.path, copy.content, _decoded(copy.path, copy.content), None)
@@ -242,9 +243,9 @@ def _chain(folder: Path, allowed: Path, counted: Sequence[_File], others: Sequen
         older = [other for other in accepted if other.when < later.when and other.id != later.id]
         retired += [_withdrawn(other, "a later decision is missing") for other in older]
         lines.append(
-            f"a signed decision before that to {later.kind} {later.id} is missing from {folder / rundir.BASELINES}: "
-            f"earlier baselines are ignored ({', '.join(other.id for other in older) or 'there is none'}); restore "
-            "the file, or accept them again"
+            f"the decision to {later.kind} {later.id} names an earlier signed decision, which is missing from "
+            f"{folder / rundir.BASELINES}: earlier baselines are ignored "
+            f"({', '.join(other.id for other in older) or 'there is none'}); restore the file, or accept them again"
         )
     return _Chain(tuple(retired), tuple(lines))
 
@@ -258,7 +259,9 @@ def _withdrawn(accepted: Accepted, reason: str) -> Retired:
 
 
 def _heads(folder: Path) -> tuple[str, ...]:
-    """Return the digests of the signed decisions of a folder that no other signed decision names."""
+    """Return the digests of the newest signed decisions in a folder. These are the decisions that no other signed
+    decision names.
+    """
     allowed = signatures.allowed()
     signed = [
         file
@@ -414,7 +417,9 @@ def _check_key(key: Path | None) -> None:
 
 
 def _check_clock(folder: Path, decisions: Decisions) -> None:
-    """Raise ConfigError if a decision has a date in the future. A new decision would have no effect after it."""
+    """Raise ConfigError if a decision has a date in the future. A new decision would be older than that decision, and
+    so have no effect.
+    """
     now = units.utc_now(fraction=True)
     dates = [(accepted.when, accepted.id) for accepted in decisions.accepted]
     dates += [(retired.when, retired.id) for retired in decisions.retired]

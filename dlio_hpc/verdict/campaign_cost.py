@@ -35,7 +35,7 @@ class CampaignRow(NamedTuple):
 
     @property
     def nights(self) -> int:
-        """Number of nights of the campaign, or more than MOST (60) if it needs more."""
+        """Number of nights of the campaign. If the campaign needs more than MOST (60) nights, a number above MOST."""
         return MOST + 1 if self.campaign is None else self.campaign.before + self.campaign.nights
 
 
@@ -48,11 +48,11 @@ class SmallestDrop(NamedTuple):
 
 class DetectionPlan(NamedTuple):
     """Plan of a campaign. known: noise of the noisiest measurement. measurements: number of measurements. rows: one
-    campaign per number of repeats. answer: the row with the planned number of repeats, or the cheapest one if it was
-    not chosen; None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or
-    with the most repeats if there is no answer. `reference` nights before a drop show the level. usual_tolerance:
-    default tolerance of `compare`. interval_nights: number of nights from which half of the interval of a figure is
-    narrower than the drop; None if more than 50 nights are necessary.
+    campaign per number of repeats. answer: the row with the chosen number of repeats, or the cheapest row if no number
+    was chosen; None if no row detects the drop. smallest: smallest detectable drops with the repeats of the answer, or
+    with the most repeats if there is no answer. reference: number of nights before the drop, which show the level.
+    usual_tolerance: default tolerance of `compare`. interval_nights: number of nights from which half the width of the
+    interval of a value is below the drop; None if more than 50 nights are necessary.
     """
 
     wanted: WantedDetection
@@ -67,7 +67,7 @@ class DetectionPlan(NamedTuple):
 
     @property
     def shown_repeats(self) -> int:
-        """Number of repeats of `smallest` and `interval_nights`."""
+        """Number of repeats for which `smallest` and `interval_nights` are computed."""
         return self.rows[-1].repeats if self.answer is None else self.answer.repeats
 
     @property
@@ -148,7 +148,7 @@ def _node_hours(costs: Sequence[JobCost]) -> float:
 
 
 def _with_smallest(plan: DetectionPlan) -> DetectionPlan:
-    """Return the plan with the smallest drops, and the nights of an interval."""
+    """Return a copy of the plan with the fields `reference`, `smallest` and `interval_nights` filled in."""
     noise, repeats, wanted = plan.known.noise, plan.shown_repeats, plan.wanted
     reference, counts = plan.known.history, _NIGHTS
     if plan.answer is not None and plan.answer.campaign is not None:

@@ -80,7 +80,8 @@ class Change(Struct, frozen=True):
     """A change of level. at: index of the first night after a step, or of the first night of a drift. until: index of
     the last night of a drift; equal to `at` for a step. size: logarithm of (new level / old level). earliest, latest:
     range of indices that contains `at` with a probability of 90 %. certainty: probability that the change is of this
-    kind, if it is a step or a drift. a_year: number of such changes that occur by chance in a year of nights.
+    kind, given that it is either a step or a drift. a_year: number of such changes that occur by chance in a year of
+    nights.
     """
 
     kind: Kind
@@ -108,8 +109,8 @@ class CourseSpread(NamedTuple):
 
 
 def error_share(correlation: float | Floats, count: int) -> float | Floats:
-    """Return the variance of the mean of `count` consecutive nights, divided by that of a night. correlation: between
-    consecutive nights.
+    """Return the variance of the mean of `count` consecutive nights, divided by the variance of a night. correlation:
+    correlation of consecutive nights.
     """
     rho = correlation
     return ((1 + rho) / (1 - rho) - 2 * rho * (1 - rho**count) / (count * (1 - rho) ** 2)) / count
@@ -128,8 +129,8 @@ class Alarm(NamedTuple):
 
 
 class State(NamedTuple):
-    """A series that was followed up to a night. labels: number of the level of each night. alarms: beginnings of the
-    levels after the first, in order of time.
+    """State of a series that was followed up to a night. labels: number of the level of each night. alarms: beginnings
+    of the levels after the first, in order of time.
     """
 
     labels: Labels
@@ -153,8 +154,8 @@ class Changes(NamedTuple):
 
 class Course(NamedTuple):
     """A series that was followed to its last night. values: logarithms, one a night. extra: variance of each night in
-    addition to that of a usual night. labels: number of the level of each night. spread: variation between nights.
-    evidence: what showed the newest level; None if the level never changed.
+    addition to the variance of a usual night. labels: number of the level of each night. spread: variation between
+    nights. evidence: the alarm that showed the newest level; None if the level never changed.
     """
 
     values: Floats
@@ -176,8 +177,9 @@ START = State(np.zeros(0, np.int64), ())
 
 
 def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None = None) -> State:
-    """Follow a series night by night. values: logarithms of a metric, one a night, oldest first. prior: knowledge about
-    the variation between nights from elsewhere. extra: variance of each night in addition to that of a usual night.
+    """Follow a series night by night. values: logarithms of a metric, one a night, oldest first. prior: prior knowledge
+    about the variation between nights, such as from other measurements. extra: variance of each night in addition to
+    the variance of a usual night.
     """
     extra = np.zeros(len(values)) if extra is None else extra
     state, known = START, _Known()
@@ -191,9 +193,10 @@ def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None 
 
 
 def _quiet(values: Floats, prior: NightSpread, extra: Floats, known: "_Known") -> npt.NDArray[np.bool_]:
-    """Return, for each night, whether it certainly begins no level if the level has not changed before. This is true
-    for most nights of a history. One computation for all nights takes a tenth of the time of next_state(). values,
-    prior, extra: as for followed(). known: cache, to which the nights before each night are added.
+    """Return for each night whether it is certain that no new level is detected on this night. This is only valid while
+    the level has not changed on earlier nights. The result is True for most nights of a history. One computation for
+    all nights takes a tenth of the time of next_state(). values, prior, extra: as for followed(). known: cache of the
+    nights before each night; the function adds to it.
     """
     count, start = len(values), State(np.zeros(len(values), np.int64), ())
     places = np.arange(count)
@@ -279,7 +282,7 @@ def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSprea
 
 
 def _scale(residuals: Floats) -> float:
-    """Return a standard deviation that outlying nights do not change, if they are at most a tenth of the nights."""
+    """Return a standard deviation that outliers do not affect, if at most a tenth of the nights are outliers."""
     return max(mad(residuals), quantile(np.abs(residuals), 0.9) / _NORMAL_90)
 
 
@@ -301,8 +304,8 @@ def level_of(values: Floats, sd: float) -> float:
 
 
 def deviate(difference: float, variance: float, df: float) -> float:
-    """Return the normal deviate that is as rare as a difference whose variance was estimated (D. L. Wallace, Annals of
-    Mathematical Statistics 30, 1959). df: degrees of freedom of the variance.
+    """Return the normal deviate that is as improbable as the difference, given that its variance is an estimate (D. L.
+    Wallace, Annals of Mathematical Statistics 30, 1959). df: degrees of freedom of the variance.
     """
     if variance <= 0:
         return math.copysign(math.inf, difference) if difference else 0.0
@@ -314,13 +317,15 @@ def deviate(difference: float, variance: float, df: float) -> float:
 
 
 def eased(nights: int) -> float:
-    """Return the amount by which THRESHOLDS are lower on a night. nights: number of nights of the series up to it."""
+    """Return the amount by which THRESHOLDS are lowered on an early night of a series. nights: number of nights of the
+    series up to this night.
+    """
     return EASED * max(0.0, 1 - nights / _EARLY)
 
 
 def _alarm(state: State, values: Floats, prior: NightSpread, extra: Floats, known: _Known) -> Alarm | None:
-    """Return the beginning of a new level if the newest nights show one, otherwise None. Of several numbers of newest
-    nights, the one that exceeds its threshold by most counts.
+    """Return the beginning of a new level if the newest nights show one, otherwise None. Several numbers of newest
+    nights are tried. The result is based on the number that exceeds its threshold by the largest amount.
     """
     places = np.flatnonzero(state.labels == state.current)
     best: Alarm | None = None
@@ -387,10 +392,11 @@ def _has_had_far_nights(labels: Labels, values: Floats, prior: NightSpread) -> b
 
 
 def _is_usual(labels: Labels, values: Floats, newest: int) -> bool:
-    """Return whether the deviation of the newest nights from the current level is common. It is compared with the
-    earlier nights of this level and of the spells since the level began. It is common if the mean of the same number of
-    nights, drawn at random, often deviates nearly as much, or if the same number of consecutive nights has done so
-    several times. Larger deviations are limited, so that a few outliers do not hide a change.
+    """Return whether it is common that nights deviate from the current level as much as the newest nights. The earlier
+    nights of this level, and of the spells since the level began, are examined. Such a deviation is common in two
+    cases: the mean of equally many nights, drawn at random, often deviates nearly as much; or the same number of
+    consecutive nights has deviated nearly as much several times. Larger deviations are limited, so that a few outliers
+    do not hide a change.
     """
     earlier, last = labels[:-newest], labels[-1]
     is_current = earlier == last
@@ -440,8 +446,8 @@ def _first_night(values: Floats, places: Labels, newest: int) -> int:
 
 
 def _begun(state: State, alarm: Alarm) -> State:
-    """Begin a level. It begins no earlier than the newest level. If both begin with the same night, it replaces the
-    newest level.
+    """Begin a new level. The new level begins no earlier than the present newest level. If both begin with the same
+    night, the new level replaces the present one.
     """
     at = max([alarm.at, *(earlier.at for earlier in state.alarms[-1:])])
     labels = state.labels.copy()
@@ -475,7 +481,7 @@ def _before(state: State) -> int:
 
 
 def _confirmed(state: State, values: Floats, prior: NightSpread) -> State:
-    """Withdraw the current level if its nights do not differ from the level before any more."""
+    """Withdraw the current level if its nights no longer differ from the level before it."""
     if not state.alarms or _before(state) > state.current:
         return state
     is_new, is_old = state.labels == state.current, state.labels == _before(state)
@@ -511,7 +517,7 @@ def _returned(state: State, values: Floats, prior: NightSpread) -> State:
 
 
 def a_year(alarm: Alarm, now: float = 0.0) -> float:
-    """Return the number of levels with at least this evidence that begin by chance in a year of nights. now: normal
+    """Return how many levels with at least the evidence of `alarm` begin by chance in a year of nights. now: normal
     deviate of the level after further nights.
     """
     excess = max(alarm.excess, abs(now) - max(THRESHOLDS.values()))
@@ -584,8 +590,8 @@ def _between(nights: Course, some: Labels, others: Labels) -> float:
 
 
 def _groups(state: State, values: Floats, levels: Floats) -> Iterator[tuple[list[Alarm], int, int]]:
-    """Yield the groups of consecutive alarms in the same direction. The second and third value are the index of the
-    first night of the level before the group, and the index after the last night of its last level.
+    """Yield each group of consecutive alarms in the same direction, with two indices. The first index is the first
+    night of the level before the group. The second index is the night after the last level of the group.
     """
     alarms = list(state.alarms)
     ends = [*(alarm.at for alarm in alarms), len(values)]
@@ -632,7 +638,7 @@ def _cost(squares: float, count: int, parameters: int) -> float:
 
 
 def _steps(group: list[Alarm], values: Floats, levels: Floats, kept: Labels, certainty: float) -> Iterator[Change]:
-    """Yield the steps of a group. The other parameters are those of _fitted(). certainty: probability that the changes
+    """Yield the steps of a group. The other parameters are as for _fitted(). certainty: probability that the changes
     are steps.
     """
     for number, alarm in enumerate(group):
@@ -699,8 +705,8 @@ def _best_drift(
 
 
 def _range(squares: Floats, count: int) -> tuple[int, int]:
-    """Return the range of positions that contains the true one with a probability of 90 %. squares: sum of the squared
-    residuals if the change is at each position. count: number of nights.
+    """Return the range of positions that contains the true position with a probability of 90 %. squares: sum of the
+    squared residuals if the change is at each position. count: number of nights.
     """
     logs = -count / 2 * np.log(np.maximum(squares, 1e-18) / max(float(squares.min()), 1e-18))
     cumulated = np.cumsum(np.exp(logs)) / np.exp(logs).sum()

@@ -10,8 +10,8 @@ FIRST_OF_A_KIND = ("0.1.0",)
 
 @functools.lru_cache(1024)
 def since(version: str) -> str:
-    """Return the first version whose measurements are comparable with those of `version`. An unknown version is only
-    comparable with itself.
+    """Return the first version that measures in the same way as `version`, so that their measurements are comparable.
+    An unknown version is only comparable with itself.
     """
     number = _number(version)
     earlier = [first for first in FIRST_OF_A_KIND if number and (_number(first) or ()) <= number]

@@ -17,8 +17,8 @@ from dlio_hpc.verdict.regression import TOLERANCE
 
 
 class Wanted(NamedTuple):
-    """Options of a comparison. metrics, tolerance: as in Terms; None for those of the job's suite, or for the defaults
-    if the job belongs to no suite. force: as in Terms.
+    """Options of a comparison. metrics, tolerance: as in Terms. None selects the values of the job's suite, or the
+    defaults if the job belongs to no suite. force: as in Terms.
     """
 
     metrics: tuple[MetricName, ...] | None = None
@@ -26,7 +26,9 @@ class Wanted(NamedTuple):
     force: bool = False
 
     def of(self, judging: Judging | None) -> Terms:
-        """Return the parameters for a job. judging: settings of the verdict of its suite; None if it has none."""
+        """Return the parameters for a job. judging: settings of the verdict of the job's suite; None if the job belongs
+        to no suite.
+        """
         usual = Judging() if judging is None else judging
         return Terms(
             usual.metrics if self.metrics is None else self.metrics,
@@ -39,9 +41,9 @@ def compare(
     given: Sequence[str], jobs: Sequence[Selected], wanted: Wanted, baseline: str | None, runs: Path, report: Report
 ) -> Judgement:
     """Compare the jobs that selection.select() returned for the names `given`. baseline: id of a baseline, or name of a
-    job. All jobs are compared with this baseline or job. If it is None, each job is compared with the baselines of its
-    measurement keys. Jobs of a suite are compared by the metrics and the tolerance of the suite if `wanted` leaves
-    them open. Raise ConfigError if there are no jobs.
+    job. All jobs are compared with this baseline or job. If `baseline` is None, each job is compared with the baselines
+    of its measurement keys. Jobs of a suite are compared by the metrics and the tolerance of the suite, unless `wanted`
+    sets them. Raise ConfigError if there are no jobs.
     """
     if not jobs:
         raise ConfigError(
@@ -61,8 +63,8 @@ def compare(
 
 
 def with_missing(judged: Judgement, missing: Sequence[str]) -> Judgement:
-    """Return a judgement that also states the missing measurements, unless a verdict on the study does. missing: a line
-    for each study that lacks measurements.
+    """Return a judgement to which a verdict is added for each study that lacks measurements. No verdict is added if the
+    judgement already has such a verdict on the study. missing: a line for each study that lacks measurements.
     """
     code = OUTCOMES["incomplete"].exit_code
     known = [verdict.job for verdict in judged.verdicts if verdict.outcome == "incomplete"]

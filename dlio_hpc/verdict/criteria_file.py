@@ -45,7 +45,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
     """true: every run must meet the limits on metrics, and max_spread limits the range of all runs. false: the level
-    over the nights must meet them, by more than the variation between nights.
+    over the nights must meet the limits, by more than the variation between nights.
     """
     optional: bool | Literal["unmeasured"] = False
     """Outcome if nothing was measured for the criterion, or if a value is unknown. true: the outcome is skipped. false:
@@ -78,8 +78,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
     """Minimum scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
-    the fewest ranks, and among these on the fewest nodes. A job counts with the median of its runs, and several jobs
-    with their geometric mean, as in the report of a study. Example: 70%
+    the fewest ranks, and among these on the fewest nodes. The value of a job is the median of its runs. The value of
+    several jobs is their geometric mean, as in the report of a study. Example: 70%
     """
     max_spread: units.Share | None = None
     """Maximum spread of five runs. A spread is the difference between the samples/s of the fastest and of the slowest
@@ -91,20 +91,22 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     min_dataset_over_memory: Rate | None = None
     """Minimum ratio of the dataset's size to the memory of all nodes. Example: 5"""
     min_checkpoint_over_memory: Rate | None = None
-    """Minimum ratio of the bytes of all checkpoints that a node writes in a run to the memory of the node. The node
-    that writes least counts. A lower ratio is permitted if the checkpoints were read from storage, and not from memory.
-    Example: 3
+    """Minimum ratio of the bytes of all checkpoints that a node writes in a run to the memory of the node. The check
+    uses the node that writes least. A lower ratio is permitted if the checkpoints were read from storage, and not from
+    memory. Example: 3
     """
     rank_memory: units.LargeSize | None = None
     """Memory of the accelerator that a rank emulates. A checkpoint must fit into the memory of all ranks. Example: 180
     GB
     """
     model_ranks: bool = False
-    """true: all ranks of checkpoint.parallelism write a checkpoint, and the model is that of the shipped workload, not
-    a narrower one. More replicas of the model than shipped are permitted, fewer are not.
+    """true: all ranks of checkpoint.parallelism write a checkpoint, and the model is the model of the shipped workload,
+    not a narrower one. More replicas of the model than in the shipped workload are permitted; fewer are not.
     """
     subset_ranks: Positive | None = None
-    """With `model_ranks`: number of ranks that may write their part of a checkpoint instead. Example: 8"""
+    """Number of ranks that may write a checkpoint instead of all ranks of the parallelism; each of them writes its
+    part. It requires model_ranks=true. Example: 8
+    """
     min_ranks_per_node: Positive | None = None
     """Minimum number of ranks on each node. Example: 5"""
     max_prefetch: Natural | None = None
@@ -120,7 +122,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     gaps: Literal["any", "shorter than a run"] = "any"
     """Permitted length of the gaps between consecutive runs, including warm-up runs."""
     separate_results_fs: bool = False
-    """true: the job directory must be on another file system than the dataset and the checkpoints."""
+    """true: the job directory must not be on the same file system as the dataset or the checkpoints."""
     unmodified: tuple[str, ...] = ()
     """Keys of the workload that must have the shipped values. Example: [compute.time]"""
     divisions: dict[str, tuple[str, ...]] = {}
@@ -137,7 +139,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
                 if serialization.kind_at(Workload, key.split(".")) is None:
                     raise ValueError(f"{name}: a workload has no key {key}")
         if self.subset_ranks is not None and not self.model_ranks:
-            raise ValueError("subset_ranks needs model_ranks: true")
+            raise ValueError("subset_ranks needs model_ranks=true")
         limits = (*METRIC_LIMITS, "max_spread")
         if self.all_runs and not set(self.asked) & set(limits):
             raise ValueError(f"all_runs needs a limit on a metric; give at least one of: {', '.join(limits)}")
@@ -158,7 +160,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
         """Return phrases for the workloads, numbers of nodes and numbers of ranks that the criterion names, but that
-        were not measured. keys: measurement keys of all measured runs; those that the criterion does not select are
+        were not measured. keys: measurement keys of all measured runs; keys that the criterion does not select are
         ignored.
         """
         selected = [key for key in keys if self.selects(key)]
@@ -240,8 +242,8 @@ def load(name: str) -> Criteria:
 
 
 def of_study(study: Study) -> Criteria | None:
-    """Return the criteria of a suite as they were when it was planned; those of the file today if the study is of an
-    earlier version. Return None if it names no criteria.
+    """Return the criteria of a suite as they were when the suite was planned. If an earlier version of dlio-hpc planned
+    the suite, return the present content of the criteria file. Return None if the suite names no criteria.
     """
     if study.criteria:
         source = f"criteria of {study.study}"
@@ -253,7 +255,7 @@ def of_study(study: Study) -> Criteria | None:
 def _checked(file: Criteria, source: str) -> Criteria:
     """Return criteria with numbers of runs filled in. Raise ConfigError if there is no criterion."""
     if not file.criteria:
-        raise ConfigError(f"{source}: criteria: the file has none, so any job would be accepted; give at least one")
+        raise ConfigError(f"{source}: the file has no criteria, so it would accept any job; give at least one")
     counted = {key: _counted(criterion, f"{source}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 

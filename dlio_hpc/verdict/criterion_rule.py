@@ -1,4 +1,6 @@
-"""A rule of a criterion, applied to a group of runs, and a kind of rule: its requirement in words, and its check."""
+"""Rules of criteria. A kind of rule consists of a requirement in words and a check. A rule of a criterion is applied to
+a group of runs.
+"""
 
 import json
 from collections.abc import Callable
@@ -55,7 +57,7 @@ class RuleKind(NamedTuple):
         """Return a description of what the rule requires. key: the YAML key of the rule."""
         value = getattr(criterion, key)
         if key == "model_ranks" and criterion.subset_ranks is not None:
-            return f"{self.requirement}; or {criterion.subset_ranks} ranks of it"
+            return f"{self.requirement}; or {criterion.subset_ranks} of these ranks"
         if key == "rank_memory":
             return self.requirement.format(format_size(value))
         if isinstance(value, dict):
@@ -65,7 +67,7 @@ class RuleKind(NamedTuple):
 
 def shipped_settings(name: str) -> Any:
     """Return the shipped workload with this name as nested mappings, with the values of all defaults. Return None if
-    there is none. A facility's own workload with the same name does not count.
+    there is none. A facility's own workload with the same name is not used.
     """
     path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
     return json.loads(serialization.encode(plan.resolved(workload.load(str(path))))) if path.is_file() else None

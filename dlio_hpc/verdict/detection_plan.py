@@ -32,8 +32,9 @@ _OF_MEDIAN = {3: 1.346, 4: 1.193}
 
 
 class CampaignNoise(NamedTuple):
-    """Variation of a measurement, as standard deviations of logarithms. nights: variation between nights, without that
-    of their runs. runs: variation between the runs of a job. site: prior knowledge of `compare` about nights.
+    """Variation of a measurement, as standard deviations of logarithms. nights: variation between nights, without the
+    variation between runs. runs: variation between the runs of a job. site: prior knowledge that `compare` has about
+    the variation between nights.
     """
 
     nights: float
@@ -77,8 +78,8 @@ class Campaign(NamedTuple):
 
     @property
     def chance_a_year(self) -> float:
-        """Upper limit of the number of such regressions by chance in a year, as `compare` states it. A regression above
-        the limit does not count.
+        """Upper limit of the number of such regressions by chance in a year, as `compare` states this number. If
+        `compare` states a higher number for a regression, the plan does not count the regression as detected.
         """
         return change_detection.a_year(Alarm(0, 0.0, 1, self.excess))
 
@@ -90,7 +91,7 @@ def share_of_runs(repeats: int) -> float:
 
 def campaign(noise: CampaignNoise, repeats: int, history: int, wanted: WantedDetection) -> Campaign | None:
     """Return the campaign with the fewest nights, or None if it needs more than MOST (60). history: number of nights of
-    the measurement at its current level. If there are too few, the campaign includes nights before the drop.
+    the measurement at its current level. If these nights are too few, the campaign includes nights before the drop.
     """
     if history >= FEWEST:
         made = _after(noise, repeats, history, wanted, MOST)
@@ -107,8 +108,8 @@ def campaign(noise: CampaignNoise, repeats: int, history: int, wanted: WantedDet
 def _after(
     noise: CampaignNoise, repeats: int, reference: int, wanted: WantedDetection, most: int
 ) -> tuple[int, float, float] | None:
-    """Return the number of nights after a drop, with error and excess as in Campaign. Return None if they are more than
-    `most`. reference: nights before the drop.
+    """Return the number of nights that are needed after a drop, and error and excess as in Campaign. Return None if
+    more than `most` nights are needed. reference: nights before the drop.
     """
     first, prior = min(reference, _MANY), noise.prior(repeats)
     quiet = _drawn(noise.of_level(repeats), first, most)
@@ -151,8 +152,9 @@ def _dropped(quiet: Floats, first: int, drop: float) -> Floats:
 
 
 def _excess(by_chance: Floats, error: float | None) -> float:
-    """Return the smallest excess that at most the share `error` of the series without a drop reach. It is at least that
-    of `compare`. error: None for the error of `compare`.
+    """Return the smallest excess that is rare enough by chance: at most the fraction `error` of the series without a
+    drop reach it. The result is at least the excess that `compare` requires. error: None selects the excess of
+    `compare`.
     """
     if error is None:
         return -EASED

@@ -8,7 +8,7 @@ from dlio_hpc.verdict.history_entry import changes
 
 
 def _as_shipped(rule: Rule) -> Check:
-    """Compare the settings of the group with those of the shipped workload that has the same name."""
+    """Compare the settings of the group with the settings of the shipped workload of the same name."""
     measured, shipped_workload = rule.group.runs[0].workload, shipped_settings(rule.group.key.workload)
     if shipped_workload is None or measured is None:
         return rule.unknown(f"no shipped workload {rule.group.key.workload!r}")

@@ -1,9 +1,9 @@
 """Simulated series of nights. Many series are judged at the same time, by the rules that change_detection applies to a
 single series.
 
-The thresholds, the variation between nights and the rules for a regression are those of `compare`. Three rules are left
-out, because nights with normal noise and a single drop rarely need them: limits for far nights, usual nights, and
-levels that return.
+The thresholds, the variation between nights and the rules for a regression are the same as in `compare`. Three rules
+are left out, because nights with normal noise and a single drop rarely need them: limits for far nights, usual nights,
+and levels that return.
 """
 
 import math
@@ -64,7 +64,8 @@ def evidence(values: Floats, first: int, prior: NightSpread, tolerance: float) -
     """Yield the evidence of a regression for each night, shape (series,): the amount by which the normal deviate
     exceeds its threshold. It is -inf for series in which `compare` reports no regression on this night. values:
     logarithms, of shape (series, nights). first: index of the first night that is judged; the nights before it are at
-    the level of the baseline. prior: prior knowledge about the variation between nights, including that of the runs.
+    the level of the baseline. prior: prior knowledge about the variation between nights, including the variation
+    between runs.
     """
     sums = _sums(values)
     count = len(values)
@@ -85,8 +86,8 @@ def _sums(values: Floats) -> _Sums:
 
 
 def _combined(squares: Floats, own: int, prior: NightSpread) -> tuple[Floats, float]:
-    """Return variances as variation.combined() does, with their degrees of freedom. squares: sums of squares. own:
-    degrees of freedom of `squares`.
+    """Return variances and their degrees of freedom, computed as in variation.combined(). squares: sums of squares.
+    own: degrees of freedom of `squares`.
     """
     weight = variation.combined(NightSpread(0.0, own), prior).df - own
     df = own + weight
@@ -94,7 +95,9 @@ def _combined(squares: Floats, own: int, prior: NightSpread) -> tuple[Floats, fl
 
 
 def _spreads(sums: _Sums, count: int, prior: NightSpread) -> _Spreads:
-    """Return the variation between the first `count` nights of each series, as change_detection.spread_of() does."""
+    """Return the variation between the first `count` nights of each series, computed as in
+    change_detection.spread_of().
+    """
     total, squares = sums.first[:, count], sums.squares[:, count]
     mean = total / count
     around = np.maximum(squares - total * mean, _TINY)
@@ -108,15 +111,16 @@ def _spreads(sums: _Sums, count: int, prior: NightSpread) -> _Spreads:
 
 
 def _deviates(t: Floats, df: float) -> Floats:
-    """Return normal deviates as change_detection.deviate() does."""
+    """Return normal deviates, computed as in change_detection.deviate()."""
     if math.isinf(df):
         return t
     return np.asarray(np.sign(t) * np.sqrt(df * np.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3))
 
 
 def _differences(sums: _Sums, at: _Indices, count: int, prior: NightSpread) -> tuple[Floats, Floats, Floats]:
-    """Return the differences of the levels of the first `count` nights since and before the nights `at`, the upper ends
-    of their intervals, and their normal deviates.
+    """Compare two levels in the first `count` nights of each series: the level since the night `at`, and the level
+    before this night. Return the differences of the levels, the upper ends of the intervals of the differences, and
+    their normal deviates.
     """
     series = np.arange(len(at))
     before, total = sums.first[series, at], sums.first[:, count]
@@ -154,7 +158,7 @@ def _deviates_of_newest(sums: _Sums, count: int, newest: int, prior: NightSpread
 
 
 def _first_nights(sums: Floats, count: int, newest: int) -> _Indices:
-    """Return the indices of the first nights of levels that the newest nights show, as change_detection does."""
+    """Return the indices of the first nights of levels that the newest nights show, as in change_detection."""
     if newest == 1:
         return np.full(len(sums), count - 1)
     splits = np.arange(max(1, count - 2 * newest), count)

@@ -28,7 +28,7 @@ def name(group: Group) -> str:
 def titles(groups: Sequence[Group]) -> list[str]:
     """Return one title per group. Groups with different measurement keys get different titles. If groups would have the
     same title, a few of the settings in which they differ are appended. The digest of all settings is appended too if
-    these are not all the settings in which they differ, or if titles are still equal.
+    the groups differ in further settings, or if titles are still equal.
     """
     names = [_place(name(group), group.key) for group in groups]
     alike = [[group for group, title in zip(groups, names, strict=True) if title == own_title] for own_title in names]

@@ -55,7 +55,7 @@ EVERYTHING = Where()
 
 class _Read(NamedTuple):
     """Result of reading an archive. entry: the entry of its job; None if the archive cannot be used. fault: reason why
-    the archive cannot be used; None if it can.
+    the archive cannot be used; None if it can be used.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class _Read(NamedTuple):
 
 
 def _read(path: Path) -> _Read:
-    """Read an archive, or the entry that is kept of a removed archive."""
+    """Read an archive, or the entry that was kept when an archive was removed."""
     is_entry = path.suffix == _ENTRY
     try:
         entry = _kept_entry(path) if is_entry else entries_.of(job_outcome.load_archive(path))
@@ -120,11 +120,11 @@ def _read_all(paths: Sequence[Path], report: Report) -> list[_Read]:
 
 
 def rebuild(folder: Path, report: Report = lambda _: None) -> Taken:
-    """Rebuild the history from the archives and decisions. A job whose file is there, but cannot be read, keeps its
-    present entry. Concurrent readers see either the old or the new history. report: function that is called with lines
-    of progress.
+    """Rebuild the history from the archives and decisions. If the archive of a job exists but cannot be read, the job
+    keeps its present entry. Concurrent readers see either the old or the new history. report: function that is called
+    with lines of progress.
 
-    The content of the history file is replaced; the file itself is replaced by a new one only if it cannot be used.
+    Only the content of the history file is replaced. If the file cannot be used, it is replaced by a new file.
     """
     history_database.check_folder(folder)
     read = _read_all(list(_archives(folder)), report)
@@ -143,12 +143,14 @@ def rebuild(folder: Path, report: Report = lambda _: None) -> Taken:
 
 
 def _job(path: Path) -> str:
-    """Return the name of the job, which may have dots, of an archive or of an entry that is kept of one."""
+    """Return the name of a job from the path of its archive, or from the path of the entry that was kept when the
+    archive was removed. The name of a job may contain dots.
+    """
     return path.name.removesuffix(archive.SUFFIX).removesuffix(_ENTRY)
 
 
 def _entries(db: sqlite3.Connection, jobs: Sequence[str]) -> list[Entry]:
-    """Return the entries of these jobs that the history has."""
+    """Return the entries of these jobs. Jobs that are not in the history are left out."""
     rows = [db.execute("SELECT document FROM jobs WHERE job = ?", (job,)).fetchone() for job in jobs]
     return [history_database.decode(row[0]) for row in rows if row is not None]
 
@@ -209,7 +211,7 @@ def _has_size(path: Path, known: tuple[int, int]) -> bool:
 
 
 def _archives(folder: Path) -> list[Path]:
-    """Return the archives, and the entries that are kept of jobs whose archives were removed."""
+    """Return the archives, and the entries of jobs whose archives were removed."""
     archives = list(rundir.matching(folder, f"[!.]*{archive.SUFFIX}"))
     jobs = {path.name.removesuffix(archive.SUFFIX) for path in archives}
     entries = rundir.matching(folder, f"{rundir.ENTRIES}/[!.]*{_ENTRY}")

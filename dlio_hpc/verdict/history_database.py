@@ -64,7 +64,7 @@ def _disturbances(database: sqlite3.Connection) -> None:
 
 def _carried_keys(database: sqlite3.Connection) -> None:
     """Migrate to schema 4: measurement keys have the file system of checkpoints, and digests of settings no longer
-    depend on keys that have their defaults. Enter the runs with these keys.
+    depend on keys that have their defaults. The runs are entered again with these measurement keys.
     """
     database.execute("DELETE FROM runs")
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():

@@ -32,10 +32,10 @@ _YEAR_S = 366 * 86400
 class Key(Struct, frozen=True, omit_defaults=True):
     """Measurement key: everything that two measurements must have in common to be compared. file_system: type and mount
     point of the dataset's file system, such as "lustre /scratch". layout: description of the dataset's striping.
-    settings: digest of the whole workload. version: first version of dlio-hpc whose measurements are comparable with
-    those of the version that executed the run. outputs: type and mount point of the file system of the checkpoints and
-    auxiliary files that the run writes; "unknown" if it was not recorded; empty if the run writes none. An empty value
-    is not part of the digest.
+    settings: digest of the whole workload. version: first version of dlio-hpc that measures in the same way as the
+    version that executed the run. outputs: type and mount point of the file system of the checkpoints and auxiliary
+    files that the run writes; "unknown" if it was not recorded; empty if the run writes none. An empty value is not
+    part of the digest.
     """
 
     site: str
@@ -66,20 +66,20 @@ class Key(Struct, frozen=True, omit_defaults=True):
 
 
 def point_title(title: str, key: Key) -> str:
-    """Return the title of a study's point. The result is empty for the only point of a study without swept keys, whose
-    title is the name of the workload: it is measured like a job without a study.
+    """Return the title of a study's point. The result is empty for the only point of a study without swept keys. This
+    point is measured like a job without a study, and its title is only the name of the workload.
     """
     return "" if title == key.workload else title
 
 
 class Measurement(Struct, frozen=True):
     """A warm-up or measured run; runs that generate datasets have no Measurement. title: title of the study's point
-    that the run measures; empty if there is none. data: directory of the dataset. fault: reason why the run does not
-    count; None for a good run. exit_code: exit code for this reason; 0 for a good run. metrics: values by their names
-    in metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance:
-    other activity on the nodes of the run; None if it was not recorded. remarks: sentences on computation and epochs
-    that took far longer than expected. job: name of the job that made the measurement; empty in entries of earlier
-    versions. The name tells the night of a study of several nights (nights.job_name).
+    that the run measures; empty if there is none. data: directory of the dataset. fault: reason why the run must not be
+    used; None for a good run. exit_code: exit code for this reason; 0 for a good run. metrics: values by their names in
+    metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance: other
+    activity on the nodes of the run; None if it was not recorded. remarks: sentences on computation and epochs that
+    took far longer than expected. job: name of the job that made the measurement; empty in entries of earlier versions.
+    In a study of several nights, the name contains the number of the night (nights.job_name).
     """
 
     run: str
@@ -184,7 +184,7 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def _with_clock_fault(entry: Entry) -> Entry:
-    """Return the entry of a job, invalid if it ended more than a year after it was submitted."""
+    """Return the entry of a job. The entry becomes invalid if the job ended more than a year after it was submitted."""
     if units.seconds_between(entry.created, entry.ended) <= _YEAR_S:
         return entry
     fault = (
@@ -195,9 +195,9 @@ def _with_clock_fault(entry: Entry) -> Entry:
 
 
 def carried(entry: Entry) -> Entry:
-    """Return the entry of a job, written by this or an earlier version, with the measurement keys of this version, with
-    the night for which the job was planned, and with the fault of a wrong clock. Entries of earlier versions tell the
-    night by the job's name alone.
+    """Return the entry of a job that this or an earlier version wrote. The result has the measurement keys of this
+    version, the night for which the job was planned, and a fault if a clock was wrong. Entries of earlier versions have
+    the night only in the name of the job.
     """
     entry = _with_clock_fault(entry)
     digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
@@ -214,8 +214,9 @@ def carried(entry: Entry) -> Entry:
 
 
 def located(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return the entries, oldest first, with the file systems and layouts that jobs did not record because they failed
-    early. They are those of the last job before, or else the first after, that measured the same in the same folder.
+    """Return the entries, oldest first. File systems and layouts that a job did not record, because it failed early,
+    are filled in. They are taken from the last earlier job that measured the same in the same folder or, if there is
+    none, from the first later one.
     """
     known: dict[tuple[Any, ...], Key] = {}
     for entry in reversed(entries):
@@ -232,8 +233,8 @@ def located(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 
 def without_copies(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Return the entries, with those invalid that have the runs of an earlier one: two jobs have not the same times and
-    results. Such a copy of a good job must not count as a measurement of its own.
+    """Return the entries. An entry with the same runs as an earlier entry becomes invalid, because two jobs cannot have
+    the same times and results. Such a copy of a good job must not be used as another measurement.
     """
     originals: dict[tuple[Any, ...], str] = {}
     made = []
@@ -261,14 +262,15 @@ def _place(run: Measurement) -> tuple[Any, ...]:
 
 
 def carried_key(key: Key, workload: Any) -> Key:
-    """Return the key that this version gives a measurement of this or an earlier version. workload: the workload as
-    decoded from JSON; None if it was not kept. Earlier versions did not record the file system of checkpoints.
+    """Return the key that this version gives to a measurement that this or an earlier version made. workload: the
+    workload as decoded from JSON; None if it was not kept. Earlier versions did not record the file system of
+    checkpoints.
     """
     return _carried_key(key, {key.settings: settings_digest.carried(workload, key.settings)}, {key.settings: workload})
 
 
 def _carried_key(key: Key, digests: dict[str, str], workloads: dict[str, Any]) -> Key:
-    """Return the key that this version gives a measurement. digests: digest of the settings in this version, by
+    """Return the key that this version gives to a measurement. digests: digest of the settings in this version, by
     recorded digest. workloads: workload as decoded from JSON, by recorded digest.
     """
     outputs = key.outputs
@@ -291,8 +293,8 @@ def _writes_outputs(workload: Any) -> bool:
 
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
-    """Merge the jobs of each study into one entry, and return all entries. Repeats in several jobs of a study thus
-    count as repeats of one measurement. If the study was planned for several nights, each night has its own entry.
+    """Merge the jobs of each study into one entry, and return all entries. Repeats in several jobs of a study are thus
+    treated as repeats of one measurement. If the study was planned for several nights, each night has its own entry.
     """
     studies: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -305,16 +307,17 @@ def together(entries: Sequence[Entry]) -> list[Entry]:
 
 
 class _Counted(NamedTuple):
-    """A run that counts. job: index of its job among the jobs of the study."""
+    """A run that is used (see _counted). job: index of the run's job among the jobs of the study."""
 
     job: int
     run: Measurement
 
 
 def _merged(jobs: Sequence[Entry]) -> list[Entry]:
-    """Merge the jobs of a study, which are in the order of their creation. If the same repeat was run more than once,
-    its first good run counts, on the night of its own job. A night has the name of its first job with a run that
-    counts. Return the nights in the order of time.
+    """Merge the jobs of a study into one entry per night, or into one entry if the study has no nights. jobs: in the
+    order of their creation. If the same repeat was run more than once, its first good run is used, on the night of the
+    job that made it. The entry of a night has the name of the night's first job that has such a run. Return the entries
+    in the order of time.
     """
     counted = _counted(jobs)
     if not any(job.night for job in jobs):
@@ -334,7 +337,9 @@ def _merged(jobs: Sequence[Entry]) -> list[Entry]:
 
 
 def _counted(jobs: Sequence[Entry]) -> list[_Counted]:
-    """Return the runs of the jobs of a study that count: all but those that were replaced by a later run."""
+    """Return the runs of the jobs of a study that are used. If the same repeat was run more than once, its first good
+    run is used, or its last run if none is good.
+    """
     by_unit: dict[tuple[Any, ...], _Counted] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
         unit = run.unit if run.kind == "measure" else (number, run.job, run.run)
@@ -350,7 +355,7 @@ def _failed_early(job: Entry) -> bool:
 
 def _joined(jobs: Sequence[Entry], runs: Sequence[Measurement], name: str) -> Entry:
     """Merge jobs into one entry. The fault of a job is kept only if some measurement has no good run, or if the fault
-    invalidates good runs. runs: the runs of these jobs that count. name: name of the entry.
+    invalidates good runs. runs: the runs of these jobs that are used. name: name of the entry.
     """
     lost = not runs or any(run.kind == "measure" and not run.is_good for run in runs)
     faulty = [job for job in jobs if job.fault is not None and (lost or job.is_invalid)]

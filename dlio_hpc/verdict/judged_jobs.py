@@ -63,7 +63,7 @@ def refresh(where: Path, report: Report) -> None:
 
 
 def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
-    """Return the jobs with these names. A name may also be that of a study. It then selects the jobs of the study that
+    """Return the jobs with these names. A name may also be the name of a study. It then selects the study's jobs that
     measured something or failed. Raise ConfigError if a name is unknown.
     """
     selections = [_named(name, archive, runs, report) for name in given]
@@ -192,7 +192,7 @@ class Judged(NamedTuple):
 
 def judged(paths: Sequence[Path]) -> Judged:
     """Return the studies and jobs to judge, from these directories or archives. If several jobs of one study are given,
-    they are judged as that study, and the measurements of its other jobs count as missing.
+    they are judged as that study, and the measurements of its other jobs are reported as missing.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]

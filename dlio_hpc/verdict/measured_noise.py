@@ -30,8 +30,9 @@ Origin = Literal["measurement", "site", "assumed"]
 
 class KnownNoise(NamedTuple):
     """Noise of a measurement. title: title of the measurement. noise: variation of the measurement. nights_from,
-    runs_from: sources of its two parts. shown_by: number of nights of this measurement, or of other measurements of the
-    site, that show the noise; 0 for an assumption. history: number of nights at the current level of the measurement.
+    runs_from: sources of the variation between nights and of the variation between runs. shown_by: number of nights of
+    this measurement, or of other measurements of the site, that show the noise; 0 for an assumption. history: number of
+    nights at the current level of the measurement.
     """
 
     title: str

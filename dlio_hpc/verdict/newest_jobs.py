@@ -30,11 +30,12 @@ _EARLIER = 100
 
 
 class Standing(NamedTuple):
-    """A suite, study or workload on a site. jobs: its jobs, oldest first. The jobs of a study are merged into one, or
-    into one per night. members: names of the jobs of the newest study. judgement: comparison of the newest job with its
-    baselines; None for a study that is not a suite, because it is not judged. suite: verdict on the newest job of a
-    suite. note: reason why a suite or study was judged like other jobs; empty if it was not. has_baseline: whether a
-    measurement of the newest job that has measurements has an active baseline.
+    """A suite, study or workload on a site. jobs: jobs of the suite, study or workload, oldest first. The jobs of a
+    study are merged into one, or into one per night. members: names of the jobs of the newest study. judgement:
+    comparison of the newest job with its baselines; None for a study that is not a suite, because it is not judged.
+    suite: verdict on the newest job of a suite. note: reason why a suite or study was judged like other jobs; empty if
+    it was not. has_baseline: whether the newest job with measurements has at least one measurement with an active
+    baseline.
     """
 
     name: str

@@ -21,9 +21,10 @@ MOST = 50
 
 
 class LimitScale(NamedTuple):
-    """Scale on which a metric is compared with its limit. limit: the limit, above 0. is_linear: whether the scale is
-    linear, in units of the limit. It is linear if a value is 0 or negative and has no logarithm. Close to the limit,
-    both scales are equal. Higher positions on the scale are better. The limit has position 0.
+    """Scale on which a metric is compared with its limit. The scale is logarithmic. If a value is 0 or negative, and so
+    has no logarithm, the scale is linear. Close to the limit, both scales are equal. Higher positions on the scale are
+    better. The limit has position 0. limit: the limit, above 0. is_linear: whether the scale is linear, in units of the
+    limit.
     """
 
     metric: MetricName
@@ -42,8 +43,8 @@ class LimitScale(NamedTuple):
 
 
 def level(nights: Sequence[Floats], prior: NightSpread) -> SampledLevel:
-    """Return the level of a metric with its interval, which is infinite if the noise is unknown. nights: runs of each
-    night, as logarithms. prior: as in variation.sampled().
+    """Return the level of a metric with its interval. The interval is infinite if the noise is unknown. nights: runs of
+    each night, as logarithms. prior: as in variation.sampled().
     """
     return variation.sampled(nights, of_levels(nights, prior), CONFIDENCE)
 
@@ -76,7 +77,7 @@ def are_runs_assumed(nights: Sequence[Floats], prior: NightSpread) -> bool:
 
 
 def half_width(spread: NightSpread, share: float) -> float:
-    """Return half of the width of an interval. share: variance of the estimate, divided by that of a level."""
+    """Return half of the width of an interval. share: variance of the estimate, divided by the variance of a level."""
     return students_t.quantile((1 + CONFIDENCE) / 2, spread.df) * spread.sd * math.sqrt(share)
 
 

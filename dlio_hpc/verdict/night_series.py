@@ -42,9 +42,9 @@ class JobLevel(NamedTuple):
 
 class NightSeries(NamedTuple):
     """One value per night. values: logarithms, oldest first. A difference between weekends and weekdays is removed.
-    extra: variance of each value in addition to that of a usual night. jobs: index of the first job of each night, and
-    the index after the last one. runs: part of the variance of a night's value that comes from its runs. weekend:
-    logarithm of (weekends / weekdays); None if no difference is known.
+    extra: variance of each value in addition to the variance of a usual night. jobs: index of the first job of each
+    night, and the index after the last job. runs: part of the variance of a night's value that comes from its runs.
+    weekend: logarithm of (weekends / weekdays); None if no difference is known.
     """
 
     values: Floats
@@ -96,15 +96,15 @@ def of(jobs: Sequence[JobLevel], reference: int | None = None) -> NightSeries:
 
 
 def prior(series: NightSeries, site: NightSpread) -> NightSpread:
-    """Return prior knowledge about the variation between the nights of a series. The variation is at least that of the
-    runs. site: knowledge from elsewhere.
+    """Return prior knowledge about the variation between the nights of a series. This variation is at least the
+    variation that the runs cause. site: prior knowledge from other measurements, or an assumption.
     """
     return with_runs(site, series.runs)
 
 
 def with_runs(site: NightSpread, runs: float) -> NightSpread:
-    """Return knowledge about the variation between nights, including the variance of runs. site: knowledge from
-    elsewhere. If it is an assumption, it does not include the variation of runs.
+    """Return prior knowledge about the variation between nights, including the variance of runs. site: prior knowledge
+    from other measurements, or an assumption. An assumption does not include the variance of runs.
     """
     if site.source == variation.ASSUMED.source:
         return site._replace(sd=math.sqrt(site.sd**2 + runs))
@@ -132,9 +132,9 @@ def _usual(jobs: Sequence[JobLevel]) -> float:
 
 
 def _extra(jobs: Sequence[JobLevel], of_run: float, share: float) -> Floats:
-    """Return, for each job, the excess of the variance of its level over that of a usual job. There is an excess if the
-    runs of the job are unusually scattered, or fewer than usual. of_run: usual variance of a run. share: mean of 1 /
-    (number of runs) over all jobs.
+    """Return, for each job, the variance of its level minus the variance of the level of a usual job. The difference is
+    positive if the job has unusually scattered runs, or fewer runs than usual. of_run: usual variance of a run. share:
+    mean of 1 / (number of runs) over all jobs.
     """
     runs, variances = np.array([job.runs for job in jobs]), np.array([job.variance for job in jobs])
     of_fewer = of_run * np.maximum(0.0, 1 - share * runs)
@@ -172,7 +172,7 @@ def _weekend(values: Floats, dates: Sequence[date]) -> float | None:
 
 def _from_weekdays(values: Floats, is_weekend: npt.NDArray[np.bool_]) -> tuple[Floats, npt.NDArray[np.bool_]]:
     """Return two values for each night: its difference to the median of the neighbouring weekdays, and whether there
-    are any.
+    are such weekdays.
     """
     nights = np.arange(len(values))[:, np.newaxis]
     neighbours = nights + [shift for shift in range(-_NEIGHBOURS, _NEIGHBOURS + 1) if shift]

@@ -82,8 +82,8 @@ def checks(
 ) -> Iterator[Check]:
     """Yield a check for each limit on a metric that the criterion sets. name: name of the criterion. Scaling efficiency
     compares the group with the groups that made the same measurement on the fewest ranks. It is not checked for the
-    groups on the fewest ranks. It fails if the workload ran on fewer ranks only with other settings. prior: what is
-    known about the variation between nights.
+    groups on the fewest ranks. The check fails if the workload ran on fewer ranks, but only with other settings. prior:
+    known variation between nights.
     """
     for key, metric in METRIC_LIMITS.items():
         if getattr(criterion, key) is not None:
@@ -99,8 +99,8 @@ def checks(
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:
-    """Return the groups that made the same measurement on the fewest ranks, and among these on the fewest nodes, as
-    scaling in the report of a study does. Return None if the group itself is one of them.
+    """Return the groups that made the same measurement on the fewest ranks, and among these on the fewest nodes. The
+    report of a study compares with the same groups. Return None if the group itself is one of them.
     """
     same = [candidate for candidate in groups if _unscaled(candidate) == _unscaled(group)]
     least = min(map(_scale, same))
@@ -108,7 +108,9 @@ def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[Crit
 
 
 def _smaller(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> CriterionGroup | None:
-    """Return a group of the same workload on fewer ranks with another measurement. Return None if there is none."""
+    """Return a group that ran the same workload on fewer ranks, but made another measurement. Return None if there is
+    none.
+    """
     key = group.key
     alike = (other for other in groups if (other.key.workload, other.key.site) == (key.workload, key.site))
     return next((other for other in alike if other.ranks < group.ranks), None)
@@ -210,7 +212,7 @@ def _runs_of_nights(runs: int, nights: int) -> str:
 
 def _settled_by(level: SampledLevel, runs: int, prior: NightSpread) -> str:
     """Return a sentence on the measurements that are needed to decide whether a limit is met. The limit has position 0.
-    prior: what is known about the levels of nights.
+    prior: known variation between the levels of nights.
     """
     if prior.sd == 0:
         return _repeats_words(night_intervals.runs_needed(level.spread, runs, abs(level.value)))
@@ -219,22 +221,22 @@ def _settled_by(level: SampledLevel, runs: int, prior: NightSpread) -> str:
 
 
 def _nights_words(needed: int | None, nights: int) -> str:
-    """Return a sentence on the nights that are needed to decide whether a limit is met. needed: their number, including
-    the present ones; None if they are too many. nights: number of the present nights.
+    """Return a sentence on the nights that are needed to decide whether a limit is met. needed: number of these nights,
+    including the present ones; None if there would be too many. nights: number of the present nights.
     """
     if needed is None:
-        return f"the value is so close to the limit that {night_intervals.MOST} nights would not settle it"
+        return f"the value is so close to the limit that {night_intervals.MOST} nights would not give a decision"
     more = needed - nights
     return (
-        f"{more} more night{'s' if more > 1 else ''} would settle it: dlio-submit ... --nights {more}, "
+        f"{more} more night{'s' if more > 1 else ''} would give a decision: dlio-submit ... --nights {more}, "
         "accepted together with these runs"
     )
 
 
 def _repeats_words(runs: int | None) -> str:
     if runs is None:
-        return f"the value is so close to the limit that {night_intervals.MOST} runs would not settle it"
-    return f"{runs} runs would settle it: dlio-submit ... --repeat {runs}"
+        return f"the value is so close to the limit that {night_intervals.MOST} runs would not give a decision"
+    return f"{runs} runs would give a decision: dlio-submit ... --repeat {runs}"
 
 
 def _evidence(required: Limit, run: Ran, value: float) -> Evidence:
@@ -298,7 +300,8 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
 
 def _spread_outcome(required: Limit, of_five: float, runs: int) -> tuple[Outcome, str]:
     """Return the outcome of a spread, and a sentence on what is needed for a decision. of_five: measured range, scaled
-    to five runs. The outcome is fail if such a range would be unlikely with a true range equal to the limit.
+    to five runs. The outcome is `fail` if such a range would be unlikely even if the true range were equal to the
+    limit.
     """
     if required.is_met(of_five):
         return "pass", ""
@@ -349,7 +352,7 @@ class _Scales(NamedTuple):
 
 def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup], prior: NightSpread) -> Check:
     """Check scaling efficiency: samples/s per rank in the group, divided by samples/s per rank in the groups `base`.
-    base: the groups with the fewest ranks. As in the report of a study, the job is the unit.
+    base: the groups with the fewest ranks. As in the report of a study, the unit of the analysis is the job.
     """
     measured = group.values("samples_per_s")
     base_values = [value for part in base for _, value in part.values("samples_per_s")]
@@ -384,7 +387,7 @@ def _efficiency(scales: _Scales, spread: NightSpread, share: float) -> Estimate:
 def _scaling_settled_by(required: Limit, scales: _Scales, spread: NightSpread, prior: NightSpread) -> str:
     """Return a sentence on the measurements that are needed to decide on a scaling efficiency."""
     if prior.sd == 0:
-        return "more runs would settle it (--repeat)"
+        return "more runs would give a decision (--repeat)"
     margin = abs(scales.efficiency - math.log(required.value)) if required.value else math.inf
     known = night_intervals.of_levels(scales.logs, prior)
     needed = night_intervals.nights_needed(spread, scales.fewest, known, margin, sides=2)
@@ -404,8 +407,8 @@ def _runs_of_jobs(runs: int, jobs: int) -> str:
 
 
 def _of_difference(scales: _Scales, prior: NightSpread) -> tuple[NightSpread, float]:
-    """Return the variation of the difference between the levels of two scales, and the ratio of the variance of the
-    difference to that of the variation.
+    """Return the variation on which the difference between the levels of two scales depends. Also return the variance
+    of the difference, divided by the variance of this variation.
     """
     sides = (scales.jobs, scales.base)
     if prior.sd == 0:

@@ -92,7 +92,7 @@ def _prefetch(rule: Rule) -> Check:
 
 def _warmups(rule: Rule) -> Check:
     """Compare the number of warm-up runs with the criterion, for the first job and for each other job that has warm-up
-    runs. Only warm-up runs at the beginning of a job count.
+    runs. Only warm-up runs at the beginning of a job are counted.
     """
     by_job: dict[str, list[str]] = {}
     for ran in rule.group.sequence:  # in order of time

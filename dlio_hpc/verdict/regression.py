@@ -69,15 +69,15 @@ class Doubt(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """Result of a comparison with a reference. newest: number of nights that are compared with those at the level of
-    the reference; the last of them is the night of the job. before: number of nights at the level of the reference; 0
-    if the job is the reference itself. spread: variation between nights. trend: the history. shift: change of level
+    """Result of a comparison with a reference. newest: number of nights that are compared with the nights at the level
+    of the reference; the last of them is the night of the job. before: number of nights at the level of the reference;
+    0 if the job is the reference itself. spread: variation between nights. trend: the history. shift: change of level
     since the reference that makes the outcome a regression; None if there is none. a_year: number of such differences
     that occur by chance in a year; None if there is no difference. among: number of measurements of the site if such a
     difference occurs too often among them by chance; otherwise 1. doubt: nights that prevent the outcome `pass`; None
     if there are none. latest: latest change of level, if it is a drop beyond the tolerance but not a regression
-    relative to the reference; otherwise None. is_accepted: whether this drop clearly began before the reference, so
-    that the reference accepts it, or well after the reference.
+    relative to the reference; otherwise None. is_accepted: False if this drop began at about the same time as the
+    reference, so that the drop may have been accepted with the reference by mistake; otherwise True.
     """
 
     outcome: Outcome
@@ -116,10 +116,10 @@ def weigh(
 ) -> Weighed:
     """Compare the last item of `nights`, the job to judge, with `reference`. nights: one Night for each job in the
     history, oldest first, followed by the Night of the job to judge. reference: the Night of the reference. A Night
-    holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If they are
-    not, or if the reference is newer than the job, the job is compared with the reference alone. site: function that
-    returns knowledge about the variation between nights from other measurements. among: number of measurements of the
-    site on a night. The higher this number, the rarer a regression by chance must be.
+    holds the repeats of a job. is_same_key: whether the measurement keys of job and reference are equal. If the keys
+    differ, or if the reference is newer than the job, the job is compared with the reference alone. site: function that
+    returns prior knowledge about the variation between nights. It is based on other measurements of the site. among:
+    number of measurements of the site on a night. The higher this number, the rarer a regression by chance must be.
     """
     if nights[-1].job == reference.job:
         return _itself(nights, metric, site())
@@ -241,8 +241,8 @@ def compared(course: Course, reference: int, tolerance: float, among: int = 1) -
 
 
 def _is_same_way(evidence: Alarm | None, z: float) -> bool:
-    """Return whether the newest change of level explains the difference. It does not if it is a recovery from a larger
-    change.
+    """Return whether the newest change of level explains the difference. A change that is a recovery from a larger
+    change does not explain it.
     """
     return evidence is not None and evidence.deviate * z > 0
 
@@ -304,7 +304,8 @@ def brief_words(drop: Doubt) -> str:
 
 def _is_rare(a_year: float, among: int) -> bool:
     """Return whether a difference rarely occurs by chance: all measurements of a site together must have less than one
-    such difference in ten nights (C. E. Bonferroni, 1936). a_year: number in a year for one measurement.
+    such difference in ten nights (C. E. Bonferroni, 1936). a_year: number of such differences in a year for one
+    measurement.
     """
     return a_year * among <= 365.25 * _MOST_A_NIGHT
 
@@ -316,8 +317,8 @@ def _once(z: float) -> float:
 
 def _label(course: Course, reference: int) -> int:
     """Return the level to which the reference belongs. A change may be dated a few nights late. If the reference is
-    shortly before a change and resembles the new level, it belongs to the new level, because it was accepted as the
-    level had changed.
+    shortly before a change and resembles the new level, it belongs to the new level, because the level had already
+    changed when the reference was accepted.
     """
     own = int(course.labels[reference])
     later = np.flatnonzero(course.labels[reference:] != own)
@@ -337,9 +338,9 @@ def _changed(labels: Labels, label: int) -> Levels:
 
 
 def _unchanged(course: Course, label: int, tolerance: float) -> Levels:
-    """Return the newest nights of a level, and the earlier ones. The newest nights are the fewest that make the
-    interval narrow enough for the tolerance or, if that is not possible, those that make it narrowest. A night with
-    unusually scattered runs is compared alone, because earlier nights do not show what happened in it.
+    """Return the newest nights of a level, and the earlier nights of this level. The newest nights are the fewest that
+    make the interval narrow enough for the tolerance or, if that is not possible, those that make it narrowest. A night
+    with unusually scattered runs is compared alone, because earlier nights do not show what happened in it.
     """
     is_scattered = course.extra[-1] > course.spread.sd**2
     places = np.flatnonzero(course.labels == label)
@@ -491,7 +492,10 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
     if weighed.before == 0:
         return ["compare a later job"]
     if not weighed.is_accepted:
-        return ["the level fell with the baseline; if the new level is right, accept a later night as the baseline"]
+        return [
+            "the level fell at the time of the baseline; if the new level is correct, accept a later night as the "
+            "baseline"
+        ]
     if weighed.doubt is not None:
         return ["the next nights show whether the level has changed"]
     least = math.ceil(1000 * weighed.difference.half) / 10
@@ -500,7 +504,7 @@ def advice(weighed: Weighed, tolerance: float) -> list[str]:
     if more is None:
         return allowed or ["nights differ too much for any tolerance; make longer runs on a less busy machine"]
     nights = nights_words(more).replace(" night", " more night")
-    lines = [f"{nights} would settle it; more repeats on the same night do not show how much nights differ"]
+    lines = [f"{nights} would give a decision; more repeats on the same night do not show how much nights differ"]
     if weighed.spread.source == ASSUMED.source:
         lines.append("a history of ten nights shows how much nights differ here")
     return [*lines, *allowed]

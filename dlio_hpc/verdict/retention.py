@@ -14,8 +14,8 @@ from dlio_hpc.verdict.history_entry import Entry
 
 
 class Retention(NamedTuple):
-    """Rules for keeping archives. days: number of days for which an archive is kept after the end of its job. last:
-    number of newest jobs of each measurement whose archives are kept regardless of their age, at least 1.
+    """Rules for keeping archives. days: number of days for which an archive is kept after the end of its job. last: at
+    least 1; for each measurement, the archives of this number of newest jobs are kept regardless of their age.
     """
 
     days: int
@@ -23,8 +23,8 @@ class Retention(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Archives of a folder. removed: archives to remove, with the entries of their jobs. kept: numbers of archives that
-    are kept, by the reason.
+    """Archives of a folder. removed: archives to remove, with the entries of their jobs. kept: number of archives that
+    are kept for each reason.
     """
 
     removed: tuple[tuple[Path, Entry], ...]
@@ -69,8 +69,8 @@ def _reasons(entries: Sequence[Entry], active: Iterable[baselines.Accepted], ter
 
 
 def remove(folder: Path, choice: Choice) -> None:
-    """Remove the chosen archives, after the entry of each job is saved in a file. Raise InfrastructureError if that
-    fails; the history has the entries of archives that were removed before.
+    """Save the entry of each job in a file, then remove the chosen archives. Raise InfrastructureError if this fails.
+    In that case, the history still has the entries of the archives that were already removed.
     """
     kept = folder / rundir.ENTRIES
     for path, entry in choice.removed:

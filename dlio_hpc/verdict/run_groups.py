@@ -63,18 +63,20 @@ class Group(Struct, frozen=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Advice for runs that read from memory: options of dlio-submit with which they would read from storage."""
+        """Advice for runs that read from memory: options of dlio-submit with which the runs would read from storage."""
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
     @property
     def main_metrics(self) -> tuple[MetricName, ...]:
-        """Metrics that are compared by default: samples/s and the bandwidth of checkpoints, whichever the runs have."""
+        """Metrics that are compared by default: samples/s and the bandwidth of checkpoints, without those that no run
+        has.
+        """
         mains: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps")
         return tuple(metric for metric in mains if self.values(metric)) or mains[:1]
 
     @property
     def main_metric(self) -> MetricName:
-        """Metric that is shown by default: that of checkpoints if the runs have no samples/s."""
+        """Metric that is shown by default: samples/s or, if the runs have no samples/s, the metric of checkpoints."""
         return self.main_metrics[0]
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:

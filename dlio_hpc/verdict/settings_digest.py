@@ -1,5 +1,6 @@
-"""Digest of a workload's settings. Keys that have their defaults do not enter it, so it stays the same when a later
-version of dlio-hpc adds keys. Digests of earlier versions are computed again from the workload that is kept with them.
+"""Digest of a workload's settings. Keys that have their defaults are left out, so the digest stays the same when a
+later version of dlio-hpc adds keys. Digests of earlier versions are computed again from the workload that is kept with
+them.
 """
 
 import functools

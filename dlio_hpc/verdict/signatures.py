@@ -1,7 +1,7 @@
 """Signatures of decisions on baselines, made and checked by ssh-keygen(1) with the keys that users have for SSH.
 
-If the user or the facility has a file `allowed_signers` (ssh-keygen(1), section ALLOWED SIGNERS) in its folder of
-files, only decisions that are signed with one of its keys are valid.
+A user or a facility can have a file `allowed_signers` (ssh-keygen(1), section ALLOWED SIGNERS) in the folder of their
+files. In that case, only decisions that are signed with a key of this file are valid.
 """
 
 import os

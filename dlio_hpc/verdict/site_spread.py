@@ -1,4 +1,6 @@
-"""Variation between nights at a site, from the history of its measurements. Verdicts on few nights start from it."""
+"""Variation between nights at a site, from the history of its measurements. Verdicts on few nights use it as a first
+estimate.
+"""
 
 import functools
 import math
@@ -40,8 +42,8 @@ def of_others(history: Sequence[Entry]) -> NightPrior:
 
 
 def of_site(history: Sequence[Entry]) -> NightPrior:
-    """Return the variation between nights that all measurement keys of a site show, with the key itself. history: one
-    entry for each job or night of a study, without the nights to be judged.
+    """Return the variation between nights that all measurement keys of a site show, including the key itself. history:
+    one entry for each job or night of a study, without the nights to be judged.
     """
     return _of(history, is_own_used=True)
 
@@ -62,7 +64,9 @@ def _of(history: Sequence[Entry], is_own_used: bool) -> NightPrior:
 
 
 def _groups(history: Sequence[Entry]) -> dict[Key, list[Group]]:
-    """Return the groups that show how much nights differ, by their measurement keys: good measurements of storage."""
+    """Return the groups from which the variation between nights is estimated, by measurement key. The runs of these
+    groups are good and read from storage.
+    """
     by_key: dict[Key, list[Group]] = {}
     for entry in history:
         groups = () if entry.is_invalid else run_groups.of(entry)
@@ -73,8 +77,8 @@ def _groups(history: Sequence[Entry]) -> dict[Key, list[Group]]:
 
 
 def among(history: Sequence[Entry], entry: Entry) -> int:
-    """Return the number of measurement keys that a job measured, or that its site measured on several nights of the
-    week before it. history: jobs before it.
+    """Return the number of measurement keys that the job `entry` measured, or that its site measured on several nights
+    of the week before this job. history: jobs before this job.
     """
     own = {run.key for run in entry.measurements if run.kind == "measure"}
     sites, night = {key.site for key in own}, night_of(entry.ended)

@@ -122,7 +122,9 @@ def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
 
 
 def _unmeasured(study: Study, judgement: Judgement, active: Sequence[Accepted]) -> str:
-    """Return a clause on the baselines of this suite whose workload and point were not measured, or ""."""
+    """Return a clause that names the baselines of this suite whose workload and point were not measured. Return "" if
+    there are none.
+    """
     measured = {(verdict.key.workload, verdict.title) for verdict in judgement.verdicts if verdict.key is not None}
     own = (workload_of(study.study), study.site.name)
     lost = [

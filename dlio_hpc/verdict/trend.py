@@ -57,8 +57,8 @@ class Shift(Struct, frozen=True):
 class Trend(Struct, frozen=True):
     """Trend of a series of jobs. nights: a Night for each job, oldest first. dates: number of different nights. levels:
     level of each job according to `shifts`, in the unit of the metric. outliers: names of the jobs that are outliers.
-    weekend: (weekends / weekdays), so that a ratio below 1 is worse; None if no difference is known. This difference is
-    removed before changes are detected.
+    weekend: level of weekends divided by the level of weekdays, oriented so that a ratio below 1 is worse; None if no
+    difference is known. This difference is removed before changes are detected.
     """
 
     nights: tuple[Night, ...]
@@ -93,10 +93,11 @@ def night(group: Group, metric: MetricName) -> Night | None:
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName, reference: str | None = None) -> list[Night]:
-    """Return a Night for each job that has the measurement key of `like`, oldest first, but only the latest MOST (400)
-    jobs and those near the reference. Invalid jobs, jobs with a faulty run, or with several datasets for that key, are
-    left out. If the runs of `like` read from storage, only jobs whose runs read from storage are included. Otherwise,
-    only jobs whose runs did not read from storage are included. reference: time at which the reference ended, if any.
+    """Return a Night for each job that has the measurement key of `like`, oldest first. Only the latest MOST (400) jobs
+    and the jobs near the reference are included. Invalid jobs, jobs with a faulty run, and jobs with several datasets
+    for that key are left out. If the runs of `like` read from storage, only jobs whose runs read from storage are
+    included. Otherwise, only jobs whose runs did not read from storage are included. reference: time at which the
+    reference ended, if any.
     """
     kept = []
     for entry in history:
@@ -107,8 +108,8 @@ def nights(history: Sequence[Entry], like: Group, metric: MetricName, reference:
 
 
 def in_order(nights: Iterable[Night | None], reference: str | None = None) -> list[Night]:
-    """Return the latest MOST (400) nights and those near the reference, oldest first. None is left out. reference: as
-    for nights().
+    """Return the latest MOST (400) nights and the nights near the reference, oldest first. Items of `nights` that are
+    None are dropped. reference: as for nights().
     """
     ordered = sorted((past for past in nights if past is not None), key=lambda past: (past.ended, past.job))
     older, newest = ordered[:-MOST], ordered[-MOST:]
@@ -119,16 +120,16 @@ def in_order(nights: Iterable[Night | None], reference: str | None = None) -> li
 
 
 def spread(groups: Sequence[Group], metric: MetricName) -> NightSpread | None:
-    """Return the variation between the nights of groups with one measurement key, whose level may change. Return None
-    if fewer than two groups have the metric.
+    """Return the variation between the nights of groups. The groups have the same measurement key, and their level may
+    change. Return None if fewer than two groups have the metric.
     """
     series = in_order(night(group, metric) for group in groups)
     return variation.of_differences(night_series.of(_jobs(series, metric)).values) if len(series) > 1 else None
 
 
 def of(series: Sequence[Night], metric: MetricName, site: NightSpread = ASSUMED) -> Trend:
-    """Return the trend of a series of jobs. series: a Night for each job, oldest first. site: knowledge about the
-    variation between nights from elsewhere.
+    """Return the trend of a series of jobs. series: a Night for each job, oldest first. site: prior knowledge about the
+    variation between nights, from other measurements.
     """
     if not series:
         return Trend((), 0, (), (), ())
@@ -139,7 +140,7 @@ def followed(
     series: Sequence[Night], metric: MetricName, site: NightSpread = ASSUMED, reference: int | None = None
 ) -> Followed:
     """Follow a series of jobs night by night. series: a Night for each job, oldest first; at least one. reference:
-    index of the job with which the last one is compared, if any.
+    index of the job with which the last job is compared; None if there is none.
     """
     jobs = night_series.of(_jobs(series, metric), reference)
     prior = night_series.prior(jobs, site)
@@ -166,7 +167,9 @@ def _jobs(series: Sequence[Night], metric: MetricName) -> list[night_series.JobL
 
 @functools.lru_cache(1 << 15)
 def _job(night: date, values: tuple[float, ...], metric: MetricName) -> night_series.JobLevel:
-    """Return a job of a series. The jobs of a site are used for each of its measurements."""
+    """Return a job of a series. The result is cached, because each job of a site is used for each measurement of the
+    site.
+    """
     return night_series.job(night, variation.logarithms(values, metric))
 
 

@@ -111,7 +111,7 @@ def of_differences(levels: Floats) -> NightSpread:
 
 
 def is_usable(spread: NightSpread) -> bool:
-    """Return whether the variation of a measurement is evidence about its site."""
+    """Return whether the variation of a measurement is known well enough to estimate the variation of its site."""
     return spread.df >= _LEAST and spread.sd > 0
 
 
@@ -153,6 +153,6 @@ def sampled(nights: Sequence[Floats], prior: NightSpread, confidence: float) -> 
 
 
 def _of_runs(nights: Sequence[Floats]) -> NightSpread:
-    """Return the variation between runs, as if all belonged to one night."""
+    """Return the variation between runs, as if all runs belonged to one night."""
     runs = np.concatenate(list(nights))
     return NightSpread(float(runs.std(ddof=1)) if len(runs) > 1 else 0.0, len(runs) - 1, "runs")

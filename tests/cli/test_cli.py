@@ -91,7 +91,7 @@ _ON_JOBS = (
         (("dlio-submit", "demo", "-S", "reader.batchsize=3"), "did you mean 'batch_size'?"),
         (
             ("dlio-submit", "demo", "-s", "local", "--tf-profile", "-S", "reader.loader=pytorch"),
-            "--tf-profile: reader.loader: pytorch does not use TensorFlow; add -S reader.loader=tensorflow",
+            "--tf-profile: reader.loader=pytorch does not use TensorFlow; add -S reader.loader=tensorflow",
         ),
         (("dlio-submit", "demo", "--generate", "perhaps"), "found 'perhaps'; use one of: auto, separate, only, never"),
         (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
@@ -305,7 +305,7 @@ def test_a_request_size_that_a_library_ignores_has_a_note(
     keys = ("-S", f"checkpoint.mode={mode}", "-S", f"checkpoint.transfer_size={size}")
     done = run("dlio-submit", small, "-s", "local", "--dry-run", *keys)
     assert done.code == 0, done.err
-    assert ("checkpoint.transfer_size: no effect with mode: torch, whose library" in done.err) is has_note
+    assert ("checkpoint.transfer_size: no effect with checkpoint.mode=torch: its library" in done.err) is has_note
 
 
 def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:

@@ -178,7 +178,7 @@ def test_the_package_is_required_before_the_job_is_submitted(
     done = run("dlio-submit", small, "-s", "local", "-d", "data", "-S", f"checkpoint={{mode: {name}}}")
     assert done.code == 2
     assert f"{package} is not installed for" in done.err
-    assert "or set checkpoint.mode: posix" in done.err
+    assert "or set checkpoint.mode=posix" in done.err
 
 
 def test_a_package_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,7 @@ def test_a_directory_that_is_still_being_made_is_no_job(tmp_path: Path, run: Run
     (left,) = [path for path in (tmp_path / "dlio-runs").iterdir() if path.name != "archive"]
     (left / rundir.JOB).write_text("not written whole")
     shown = run("dlio-hpc", "status")
-    why = "no jobs in dlio-runs, only files that killed submissions left"
+    why = "no jobs in dlio-runs, only leftover files of killed submissions"
     assert (shown.code, why in shown.err) == (2, True), shown
 
 

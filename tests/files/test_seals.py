@@ -78,9 +78,9 @@ def test_a_result_of_another_plan_is_invalid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"run": "77-other"}, "its result.json is that of the run 77-other"),
-        ({"kind": "generate"}, "its result.json is that of a run of kind generate"),
-        ({"kind": "warmup"}, "its result.json is that of a run of kind warmup"),
+        ({"run": "77-other"}, "its result.json is from the run 77-other"),
+        ({"kind": "generate"}, "its result.json is from a run of kind generate"),
+        ({"kind": "warmup"}, "its result.json is from a run of kind warmup"),
         ({"summary": None}, "its result.json has no summary"),
     ],
 )

@@ -125,7 +125,7 @@ def test_weak_scaling_says_where_it_is_not(tmp_path: Path) -> None:
         in uneven.notes[0]
     )
     assert not _study(name="cosmoflow", machine=theta, nodes=(128, 256), weak=True).notes
-    with pytest.raises(ConfigError, match="a rank loads its whole share of the dataset"):
+    with pytest.raises(ConfigError, match="each rank loads its part of the dataset"):
         _study(machine=theta, nodes=(1, 2), weak=True, overrides=("reader.load=memory",))
     with pytest.raises(ConfigError, match="--weak needs several"):
         _study(weak=True)

@@ -206,7 +206,7 @@ def test_nothing_is_written_with_a_begin_time_of_the_user(run: Run, tmp_path: Pa
 
 REFUSED = [
     (("--nights", 2, "--generate", "only"), "--nights: --generate only measures nothing"),
-    (("--every", "24h"), "--every: it sets the time between nights; give --nights 2 or more"),
+    (("--every", "24h"), "--every sets the time between nights: give --nights 2 or more"),
     (("--nights", 2, "--every", "24"), "found '24'; give the unit, such as 24h"),
     (("--nights", 0), "found '0'; use a whole number of at least 1"),
     (("--nights", 300), "the study needs 300 jobs, more than 200; increase --time, or vary fewer values, or measure"),

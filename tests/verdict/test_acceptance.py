@@ -121,11 +121,11 @@ def test_a_limit_within_the_interval_is_no_verdict() -> None:
     assert (check.outcome, judged.exit_code) == ("inconclusive", 5)
     assert check.text == (
         "1,002.0 /s in 5 runs of one night, 96 % interval 890.5 /s to 1,127.5 /s: the limit is within the interval; "
-        "nights were not sampled: nights are assumed to differ by 5 %; 7 more nights would settle it: dlio-submit "
-        "... --nights 7, accepted together with these runs"
+        "nights were not sampled: nights are assumed to differ by 5 %; 7 more nights would give a decision: "
+        "dlio-submit ... --nights 7, accepted together with these runs"
     )
     check = _one(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
-    assert check.text.endswith("; the value is so close to the limit that 50 nights would not settle it")
+    assert check.text.endswith("; the value is so close to the limit that 50 nights would not give a decision")
 
 
 def test_where_each_run_counts_one_is_enough() -> None:
@@ -140,7 +140,7 @@ def test_one_run_is_not_judged_by_its_value_alone() -> None:
     assert check.outcome == "inconclusive"
     assert check.text.startswith("95 % in 1 run of one night, 96 % interval 76.12 % to 100 %: the limit is within")
     assert "nights were not sampled: nights are assumed to differ by 5 %, and runs by 7 % (--repeat 3 " in check.text
-    assert "; 13 more nights would settle it: dlio-submit ... --nights 13" in check.text
+    assert "; 13 more nights would give a decision: dlio-submit ... --nights 13" in check.text
     assert _one(repeats("au", [0.85]), {"min_au": 0.9}).outcome == "inconclusive"
     assert _one(repeats("au", [0.72]), {"min_au": 0.9}).outcome == "fail"
     assert _one(repeats("au", [0.95]), {"min_au": 0.75}).outcome == "pass"
@@ -152,7 +152,7 @@ def test_a_utilization_that_one_night_cannot_settle_passes_after_more_nights(run
     """A utilization of 95 % is close to a limit of 90 % if nights may differ by 5 %. The further nights are alike."""
     first = _one(_nights("au", [0.95], runs), {"min_au": 0.9})
     assert first.outcome == "inconclusive"
-    (more,) = re.findall(r"([0-9]+) more nights would settle it", first.text)
+    (more,) = re.findall(r"([0-9]+) more nights would give a decision", first.text)
     assert _one(_nights("au", [0.95] * (1 + int(more)), runs), {"min_au": 0.9}).outcome == "pass"
 
 
@@ -228,14 +228,14 @@ def test_the_number_of_nights_that_would_settle_it_does(spread: float) -> None:
     def judged(nights: int) -> Check:
         return _one(_nights("samples_per_s", [1000.0] * nights, 1), {"min_samples_per_s": 985.0}, spread=spread)
 
-    (more,) = re.findall(r"([0-9]+) more nights would settle it: dlio-submit \.\.\. --nights \1,", judged(1).text)
+    (more,) = re.findall(r"([0-9]+) more nights would give a decision: dlio-submit \.\.\. --nights \1,", judged(1).text)
     assert [judged(nights).outcome for nights in (int(more), 1 + int(more))] == ["inconclusive", "pass"]
 
 
 @pytest.mark.parametrize(("level", "limit"), [(1000.0, 970.0), (1000.0, 1030.0), (1000.0, 930.0)])
 def test_more_nights_of_the_assumed_spread_settle_it(level: float, limit: float) -> None:
     check = _one(_nights("samples_per_s", [level]), {"min_samples_per_s": limit})
-    (more,) = re.findall(r"([0-9]+) more nights would settle it", check.text)
+    (more,) = re.findall(r"([0-9]+) more nights would give a decision", check.text)
     levels = [level * math.exp(0.05 * sign) for _ in range(1 + int(more)) for sign in (1, -1)]
     assert _one(_nights("samples_per_s", levels), {"min_samples_per_s": limit}).outcome in ("pass", "fail")
 
@@ -260,7 +260,7 @@ def test_without_a_spread_of_nights_all_runs_are_pooled() -> None:
     assert narrow.outcome == "pass", "twelve runs"
     wide = _one(_nights("samples_per_s", [1000.0]), {"min_samples_per_s": 1000.0}, spread=0)
     assert wide.outcome == "inconclusive"
-    assert wide.text.endswith("(night_spread: 0); 7 runs would settle it: dlio-submit ... --repeat 7")
+    assert wide.text.endswith("(night_spread: 0); 7 runs would give a decision: dlio-submit ... --repeat 7")
     one = _one(repeats("au", [0.95]), {"min_au": 0.1}, spread=0)
     assert (one.outcome, one.low) == ("inconclusive", None)
     assert one.text.endswith("the noise of runs is unknown; repeat the measurement (--repeat)")
@@ -310,7 +310,7 @@ def test_evidence_of_several_nights_is_grouped_by_night() -> None:
     assert "<td>2026-11-02</td><td>" in html.replace("\n", "")
     (case,) = (case for case in acceptance.cases(judged) if "samples/s" in case.name)
     assert "night 2026-11-02\n  job-2" in case.text
-    assert "nights would settle it" in case.message
+    assert "nights would give a decision" in case.message
 
 
 def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
@@ -352,7 +352,7 @@ def test_the_spread_of_more_runs_is_scaled_to_five() -> None:
 def test_a_spread_above_the_limit_by_chance_is_told_the_repeats_that_it_needs() -> None:
     check = _one(repeats("samples_per_s", [1000.0, 1000.0, 1065.0]), {"max_spread": 0.05})
     assert check.outcome == "inconclusive"
-    (needed,) = re.findall(r"([0-9]+) runs would settle it: dlio-submit \.\.\. --repeat \1$", check.text)
+    (needed,) = re.findall(r"([0-9]+) runs would give a decision: dlio-submit \.\.\. --repeat \1$", check.text)
     for count, outcome in ((int(needed) - 1, "inconclusive"), (int(needed), "fail")):
         size = 0.065 * normal_range.mean(count) / normal_range.mean(3)
         more = [*[1000.0] * (count - 2), 1000 * (1 - size / 2), 1000 * (1 + size / 2)]
@@ -398,7 +398,7 @@ def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
     assert check.group == "nodes=8: demo on theta, 8 x 4 ranks"
     assert "in 3 runs of 1 job, against 3 runs of 1 job on 8 ranks, 96 % interval" in check.text
     assert "; nights were not sampled: nights are assumed to differ by 5 %" in check.text
-    assert ("nights would settle it" in check.text) is (verdict == "inconclusive")
+    assert ("nights would give a decision" in check.text) is (verdict == "inconclusive")
 
 
 def test_scaling_of_several_nights_is_a_difference_of_jobs() -> None:
@@ -417,7 +417,7 @@ def test_scaling_of_several_nights_is_a_difference_of_jobs() -> None:
     assert check.low == pytest.approx(0.8 * math.exp(-students_t.quantile(0.98, 22) * sd * math.sqrt(2 / 12)))
     assert "in 36 runs of 12 jobs, against 36 runs of 12 jobs on 8 ranks" in check.text
     again = _one(jobs, {"min_scaling_efficiency": 0.78})
-    (more,) = re.findall(r"([0-9]+) more nights would settle it", again.text)
+    (more,) = re.findall(r"([0-9]+) more nights would give a decision", again.text)
     assert (again.outcome, int(more) > 1) == ("inconclusive", True)
 
 
@@ -566,7 +566,7 @@ def test_the_model_demands_its_ranks(job: Entry, verdict: str, message: str) -> 
     _, (check,) = _judge(job, {"model_ranks": True, "subset_ranks": 8})
     assert (check.outcome, message in check.text) == (verdict, True), check.text
     assert bool(check.advice) is (verdict == "fail")
-    assert check.asked == "all ranks of the model's parallelism, and the shipped model; or 8 ranks of it"
+    assert check.asked == "all ranks of the model's parallelism, and the shipped model; or 8 of these ranks"
 
 
 def _unet3d(*changes: str) -> Entry:

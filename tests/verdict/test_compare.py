@@ -96,7 +96,7 @@ def test_advice_makes_a_verdict_conclusive() -> None:
     verdict = _judge(job)
     assert verdict.outcome == "inconclusive"
     more, allowed = verdict.advice
-    assert more.startswith("1 more night would settle it; more repeats on the same night do not")
+    assert more.startswith("1 more night would give a decision; more repeats on the same night do not")
     tolerance = float(allowed.split()[1].rstrip("%")) / 100
     assert _judge(job, tolerance=tolerance).outcome == "pass"
     later = nights.entry(2, [100.0, 100.1, 100.2])

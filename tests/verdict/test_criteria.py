@@ -64,7 +64,7 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
             {"criteria": {"n": {"warmups": 1, "all_runs": True}}},
             "all_runs needs a limit on a metric; give at least one of: min_",
         ),
-        ({"criteria": {"n": {"min_au": 0.9, "subset_ranks": 8}}}, "criteria.n: subset_ranks needs model_ranks: true"),
+        ({"criteria": {"n": {"min_au": 0.9, "subset_ranks": 8}}}, "criteria.n: subset_ranks needs model_ranks=true"),
         (
             {"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}},
             "criteria.n.nodes: found text 'a few'; use whole numbers",
@@ -149,7 +149,7 @@ def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
 
 
 def test_a_file_without_criteria_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="criteria: the file has none, so any job would be accepted"):
+    with pytest.raises(ConfigError, match="the file has no criteria, so it would accept any job"):
         _file(tmp_path, {})
 
 

@@ -71,7 +71,7 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
 
 
 def logs_of_program(logs: Sequence[Log], only: str | None = None, step_s: float | None = None) -> Examined:
-    """Analyse the logs of the processes of one program as one log. The other parameters are those of log_file(). Raise
+    """Analyse the logs of the processes of one program as one log. The other parameters are as for log_file(). Raise
     ConfigError if there are several logs and one of them is from a program with MPI.
     """
     title = logs[0].path.name
@@ -126,7 +126,7 @@ def run(
 
 def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s: float | None) -> Examined:
     """Return the analysis of a checked log. record: the run's timeline.h5; None if there is none. In the result, `view`
-    is None if the log has no usable trace, or if the clock of the trace cannot be aligned with that of `record`.
+    is None if the log has no usable trace, or if the clock of the trace cannot be aligned with the clock of `record`.
     """
     title, log, faults = subject.title, subject.log, subject.faults
     if not _is_possible(log, faults):

@@ -1,8 +1,8 @@
 """Metrics of a program's I/O, as in VaniDL's table.
 
-Times are in seconds and sizes are in bytes; 1 MB is 1e6 bytes. Bytes and requests are those of Darshan's POSIX module.
-They include MPI-IO, because MPI-IO makes POSIX requests. The bytes and requests of STDIO are added only if there is no
-trace. `interfaces` has the counts of each module separately.
+Times are in seconds and sizes are in bytes; 1 MB is 1e6 bytes. Bytes and requests are taken from Darshan's POSIX
+module. They include MPI-IO, because MPI-IO makes POSIX requests. The bytes and requests of STDIO are added only if
+there is no trace. `interfaces` has the counts of each module separately.
 """
 
 from msgspec import Struct
@@ -26,8 +26,8 @@ class Operation(Struct, frozen=True):
     histogram: number of requests in each of Darshan's size bins. common: the most frequent sizes and their counts.
     MBps: bytes of all ranks, divided by the time during which at least one rank had a request in flight.
     bandwidth_MBps: bandwidth of individual requests. sequential: share of requests that start at or after the end of
-    the rank's previous request to the file. consecutive: share of requests that start exactly at that end. Values are
-    None if they are unknown.
+    the rank's previous request to the file. consecutive: share of requests that start exactly at the end of the rank's
+    previous request to the file. Values are None if they are unknown.
     """
 
     requests: int
@@ -88,7 +88,7 @@ class LogFile(Struct, frozen=True):
 
 class Metadata(Struct, frozen=True):
     """Metadata operations. time_s: seconds in these operations, summed over ranks. share: time_s divided by the time of
-    all I/O calls; None if that is 0. stats, maps: calls of stat and of mmap.
+    all I/O calls; None if the time of all I/O calls is 0. stats, maps: calls of stat and of mmap.
     """
 
     opens: int
@@ -130,13 +130,13 @@ class Timeline(Struct, frozen=True):
 
 class IoLoad(Struct, frozen=True):
     """Time in I/O calls: reads, writes and metadata calls of POSIX, STDIO, MPI-IO and HDF5. Calls of nested interfaces
-    count once. rank, host: slowest rank, which is longest in I/O calls; rank is None if it is unknown, host is "" if it
-    is unknown. interface, calls: interface and kind of calls in which this rank spends the most time; all ranks if the
-    rank is unknown. least_s, most_s: bounds of the time that the slowest rank is in I/O calls. They differ if Darshan
-    reduced the records of shared files, or if calls overlap. any_least_s, any_most_s: bounds of the time that at least
-    one rank is in an I/O call. overlaps: whether the times of the slowest rank add up to more than the run time,
-    because calls of its threads or processes overlap. clock_s: resolution of the run time. unread: modules of the log
-    that count I/O but were not read.
+    are counted once. rank: the slowest rank, which spends the most time in I/O calls; None if it is unknown. host: node
+    of the slowest rank; "" if it is unknown. interface, calls: interface and kind of calls in which the slowest rank
+    spends the most time. If the slowest rank is unknown, the times of all ranks are used. least_s, most_s: bounds of
+    the time that the slowest rank is in I/O calls. They differ if Darshan reduced the records of shared files, or if
+    calls overlap. any_least_s, any_most_s: bounds of the time that at least one rank is in an I/O call. overlaps:
+    whether the calls of the slowest rank add up to more than the run time, because calls of its threads or processes
+    overlap. clock_s: resolution of the run time. unread: modules of the log that count I/O but were not read.
     """
 
     rank: int | None
@@ -155,9 +155,9 @@ class IoLoad(Struct, frozen=True):
 class Analysis(Struct, frozen=True):
     """I/O metrics of a program. traced: whether metrics come from a trace and not only from counters. job_s: duration
     of the job. io_s: time with at least one request in flight, as the mean over ranks. io_share: io_s divided by job_s.
-    io_any_s: time with a request of any rank in flight. load: time in I/O calls of all interfaces. hidden_s: the part
-    of io_s during computation; None if it is unknown. hidden_share: hidden_s divided by io_s. timeline: None if there
-    is no trace. untraced_bytes: bytes transferred through STDIO, which the trace lacks.
+    io_any_s: time with at least one request of any rank in flight. load: time in I/O calls of all interfaces. hidden_s:
+    the part of io_s during computation; None if it is unknown. hidden_share: hidden_s divided by io_s. timeline: None
+    if there is no trace. untraced_bytes: bytes transferred through STDIO, which the trace lacks.
     """
 
     program: str

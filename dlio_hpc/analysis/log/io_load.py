@@ -1,10 +1,10 @@
-"""Time of ranks in I/O calls, over all interfaces that a log records: time of the slowest rank, and time with any rank
-in a call.
+"""Time of ranks in I/O calls, over all interfaces that a log records: the time of the slowest rank, and the time in
+which at least one rank is in a call.
 
-MPI-IO and HDF5 make the requests of the interfaces below them. The calls of a file therefore count once: in the
-interface of the file with the longest time. Files without MPI-IO or HDF5 count in each interface, because POSIX does
-not include STDIO. If a shared file has one record for all ranks (rank -1), the record has the sum, the slowest rank and
-the fastest rank; times of single ranks then have a lower and an upper bound.
+MPI-IO and HDF5 make the requests of the interfaces below them. The calls to a file are therefore counted once, in the
+interface in which they take the longest time. For files without MPI-IO or HDF5, the times of POSIX and of STDIO are
+added, because POSIX does not include STDIO. If a shared file has one record for all ranks (rank -1), the record has the
+sum, the slowest rank and the fastest rank; times of single ranks then have a lower and an upper bound.
 """
 
 from collections.abc import Callable
@@ -83,7 +83,8 @@ def clock_s(log: Log) -> float:
 
 def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, dict[str, Records]]:
     """Return the records of each module, for each interface. The records of a file belong to the interface through
-    which the program uses the file: HDF5, otherwise MPI-IO, otherwise POSIX and STDIO, each on its own.
+    which the program uses the file. This is HDF5 if the file has records of HDF5, otherwise MPI-IO if the file has
+    records of MPI-IO. For other files, POSIX and STDIO are separate interfaces.
     """
     numbers = {name: number for number, name in log.names.items()}
     records = {module: _wanted(log, rows, wanted, numbers) for module, rows in log.counted.items()}
@@ -106,8 +107,8 @@ def _wanted(log: Log, records: Records, wanted: Callable[[str], bool], numbers: 
 
 
 def _files(log: Log, records: Records, numbers: dict[str, int]) -> Any:
-    """Return the record ids of the files. Records of HDF5 datasets have ids of their own; they name their file, or have
-    the name FILE:/DATASET. numbers: record ids by name.
+    """Return the record ids of the files. Records of HDF5 datasets have ids of their own. Such a record contains the id
+    of its file, or has the name FILE:/DATASET. numbers: record ids by name.
     """
     if "DATATYPE_SIZE" not in (records.dtype.names or ()):
         return records["id"]
@@ -162,7 +163,9 @@ def _counted(records: Records, kinds: tuple[str, ...], ranks: int) -> _Times:
 
 
 def _highest(times: list[_Times]) -> _Times:
-    """Return the times of nested interfaces: those of the interface in which a rank spends the most time."""
+    """Return the times of ranks in nested interfaces. The time of each rank is the longest of its times in these
+    interfaces, because the calls of one interface include the calls of the others.
+    """
     least, most, longest = (np.max([getattr(part, name) for part in times], axis=0) for name in _Times._fields[:3])
     return _Times(least, most, longest, max(part.mean for part in times))
 
@@ -176,8 +179,8 @@ def _sum(times: list[_Times], ranks: int) -> _Times:
 
 
 def _of_any(log: Log, requests: Requests | None, total: _Times, slowest_s: float) -> tuple[float, float]:
-    """Return bounds of the time in which at least one rank is in an I/O call. The trace has the times of POSIX reads
-    and writes; of all other calls, only the sum is known.
+    """Return bounds of the time in which at least one rank is in an I/O call. The trace has the time of each POSIX read
+    and write. For all other calls, only the sum of their times is known.
     """
     everybody = total.mean * len(total.least)
     if requests is None:
@@ -192,7 +195,7 @@ def _busy_of_all(requests: Requests, ranks: int) -> float:
 
 def _main_calls(modules: dict[str, Records], rank: int | None) -> str | None:
     """Return the kind of calls that take the most time: reads, writes or metadata calls. rank: only the records of this
-    rank and of all ranks; None for all records.
+    rank and the records that all ranks share are used; None to use all records.
     """
     seconds = dict.fromkeys(_KINDS, 0.0)
     for records in modules.values():

@@ -53,8 +53,8 @@ class LogHead(NamedTuple):
 
 
 def short_name(program: str) -> str:
-    """Return the name of the script or module of a command line, otherwise that of its executable, without folder and
-    extension. Return "" for an empty command line.
+    """Return the name of the script or module in a command line. If there is none, return the name of the executable.
+    The name is without folder and extension. Return "" for an empty command line.
     """
     arguments = program.split()
     scripts = [word for word in arguments if word.endswith((".py", ".sh"))]
@@ -76,8 +76,8 @@ def _operands(arguments: list[str]) -> list[str]:
 
 
 def merging_notes(jobs: Sequence[LogJob]) -> list[str]:
-    """Return a note on logs that are analysed as those of one program, with the jobs and scripts if there are several.
-    Return an empty list for one log.
+    """Return a list with a note if several logs are analysed as the logs of one program. The note lists the jobs if
+    there are several, and the programs if there are several. Return an empty list for a single log.
     """
     if len(jobs) == 1:
         return []
@@ -92,9 +92,9 @@ def merging_notes(jobs: Sequence[LogJob]) -> list[str]:
 
 
 def groups(heads: Iterable[LogHead]) -> list[list[LogHead]]:
-    """Group the logs by program. Logs belong to one program in three cases: user, job id, executable and script agree;
-    one process has forked the other; or Python's multiprocessing has started one process in the job of the other. A log
-    of a program with MPI is alone.
+    """Group the logs by program. Two logs belong to one program in three cases: their user, job id, executable and
+    script are equal; one process has forked the other; or Python's multiprocessing has started one process in the job
+    of the other. A log of a program with MPI forms a group of its own.
     """
     heads = list(heads)
     own = {head.path: _own_key(head) for head in heads}

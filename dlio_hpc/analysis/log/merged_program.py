@@ -18,10 +18,10 @@ _SPAWNED = re.compile(r"multiprocessing[.-](?:spawn|fork|resource_tracker|forkse
 
 
 def merge(logs: Sequence[Log]) -> Log:
-    """Merge the logs of the processes of one program. Each process becomes a rank, except that a forked process belongs
-    to the rank of its parent, and a process of another program, such as a launcher or a command, to the first rank.
-    Times count from the start of the first process. Records are not summed: a file has a record per process. Raise
-    ConfigError if there are several logs and one of them is from a program with MPI.
+    """Merge the logs of the processes of one program. Each process becomes a rank, with two exceptions. A forked
+    process belongs to the rank of its parent. A process of another program, such as a launcher or a command, belongs to
+    the first rank. Times are relative to the start of the first process. Records are not summed: a file has a record
+    per process. Raise ConfigError if there are several logs and one of them is from a program with MPI.
     """
     first = min(logs, key=lambda log: log.job.started)
     if len(logs) == 1:
@@ -48,7 +48,7 @@ def merge(logs: Sequence[Log]) -> Log:
 def _ranks(logs: Sequence[Log]) -> list[int]:
     """Return the rank of each log. All processes that were forked or spawned by one parent get the same rank, even if
     the parent has no log or the name of the parent's log has no pid. Only processes of the program that read the most
-    bytes are ranks.
+    bytes become ranks of their own.
     """
     pids = [logs_by_program.LogHead(log.path, log.job).pid for log in logs]
     forked = [log.job.metadata.get("fork_parent", "") for log in logs]
@@ -68,7 +68,9 @@ def _ranks(logs: Sequence[Log]) -> list[int]:
 
 
 def _name(log: Log) -> str:
-    """Return a name of the program of a process. The arguments of a launcher name the program that it starts."""
+    """Return a name for the program of a process. For a launcher, this is the name of the program that the launcher
+    starts.
+    """
     launcher = _LAUNCHER.search(log.job.program)
     return launcher[0] if launcher else logs_by_program.short_name(log.job.program)
 
@@ -78,8 +80,8 @@ def _bytes_read(log: Log) -> int:
 
 
 def _spawner(at: int, logs: Sequence[Log], pids: list[str]) -> str:
-    """Return the pid of the process that spawned a process, or "" if the process was not spawned. Logs do not name this
-    process: it is the one with the largest pid below that of the process.
+    """Return the pid of the process that spawned a process, or "" if the process was not spawned. Logs do not name the
+    spawning process. It is taken to be the process with the largest pid below the pid of the spawned process.
     """
     if not _SPAWNED.search(logs[at].job.program) or not pids[at]:
         return ""

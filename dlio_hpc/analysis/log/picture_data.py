@@ -50,8 +50,8 @@ def of_trace(
 
 
 def _of_empty(count: int) -> str:
-    """Return a note on requests without bytes. The tables count them as requests of 0 bytes; a logarithmic axis has no
-    place for them.
+    """Return a note on requests without bytes. The tables include them as requests of 0 bytes. They are missing in
+    pictures with a logarithmic axis.
     """
     requests = "1 request" if count == 1 else f"{count} requests"
     return (
@@ -192,8 +192,8 @@ def _label(rank: int, host: str) -> str:
 
 
 def _costs_of_counters(analysis: Analysis) -> tuple[CallCost, ...]:
-    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include those in the POSIX calls that
-    MPI-IO makes.
+    """Return the I/O costs from Darshan's counters. The seconds in MPI-IO calls include the seconds in the POSIX calls
+    that MPI-IO makes.
     """
     return tuple(
         CallCost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items()
@@ -211,7 +211,7 @@ def _calls(analysis: Analysis) -> tuple[tuple[str, int], ...]:
 
 
 def _orders(analysis: Analysis) -> tuple[AccessOrder, ...]:
-    """Return the order of reads and writes, of those whose order the log has."""
+    """Return the order of the reads and the order of the writes. An order that the log does not have is left out."""
     return tuple(
         AccessOrder(name, kind.requests, kind.consecutive, max(0.0, kind.sequential - kind.consecutive))
         for name, kind in (("read", analysis.read), ("write", analysis.write))
@@ -221,7 +221,7 @@ def _orders(analysis: Analysis) -> tuple[AccessOrder, ...]:
 
 def _costs_of_timeline(recorded: Recorded) -> tuple[CallCost, ...]:
     """Return the I/O costs from the run's timeline.h5. This file has the times of sample reads and of checkpoint
-    writes, but not those of metadata calls.
+    writes, but no times of metadata calls.
     """
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None

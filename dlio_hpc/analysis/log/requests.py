@@ -122,7 +122,9 @@ def _threads(segments: Records) -> npt.NDArray[np.uint64]:
 
 
 def _is_write(files: Records, counts: Integers) -> npt.NDArray[np.bool_]:
-    """Return a mask of the segments that are writes. The writes of each file precede its reads."""
+    """Return a mask of the segments that are writes. In the trace, the writes of each file precede the reads of this
+    file.
+    """
     kinds = np.array([True, False] * len(files), bool)
     flags = np.repeat(kinds, np.stack([files["writes"], files["reads"]], axis=1).reshape(-1))
     assert len(flags) == counts.sum()

@@ -51,9 +51,9 @@ class Ranks(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """Row of a rank (or thread) in the picture of a timeline. compute, io: intervals of computation and of I/O, shape
-    (n, 3). The columns are the start and the end of an interval, and the share of the interval that is busy. Intervals
-    that are too short to draw are joined.
+    """Row of a rank, or of a thread, in the picture of a timeline. compute, io: intervals of computation and of I/O,
+    shape (n, 3). The columns are the start and the end of an interval, and the share of the interval that is busy.
+    Intervals that are too short to draw are joined.
     """
 
     label: str
@@ -96,8 +96,9 @@ class CallCost(NamedTuple):
 
 
 class AccessOrder(NamedTuple):
-    """Order of the reads or of the writes of a program. consecutive: share of requests that start where the rank's
-    request to the file before ended. ahead: share of those that start further on. The others start before that place.
+    """Order of the reads or of the writes of a program. consecutive: share of requests that start exactly where the
+    rank's previous request to the file ended. ahead: share of requests that start after this place. The other requests
+    start before it.
     """
 
     kind: str
@@ -112,7 +113,7 @@ class View(NamedTuple):
     requests. latency: durations of requests; None if requests were not timed individually. lanes: rows of a selection
     of ranks. steps: None if no steps are known. heat: None if bytes per rank over time were not recorded. elapsed_s:
     run time, by which costs are divided to get shares. calls: numbers of calls by name. orders: order of reads and
-    writes. Both are empty without a log.
+    writes. calls and orders are empty without a log.
     """
 
     title: str

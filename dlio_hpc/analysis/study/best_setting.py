@@ -1,7 +1,7 @@
 """Comparison of the settings in a part of a study: the best setting, its lead, and whether the lead exceeds the noise.
 
 The logarithms of metrics are compared. Verdicts depend only on the intervals of study.ratios. Numbers of ranks are
-compared in study.scaling, and two file systems in study.file_system_pairs; neither counts as a setting.
+compared in study.scaling, and two file systems in study.file_system_pairs; neither is a setting here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,12 +51,12 @@ class PointMetrics(Struct, frozen=True):
 
 
 class JudgedPoint(Struct, frozen=True):
-    """Comparison of a point with the other points. point: number of the point. to_best: ratio of the point's metric to
-    that of the best of the other points; above 1 if the point is better (1.1: better by a tenth; ratios of times are
-    inverted). low, high: 95 % interval of to_best. to_reference: ratio of the point's metric to that of the reference
-    point; None if the reference point was not measured. reference_low, reference_high: 95 % interval of to_reference.
-    The intervals are simultaneous: with 95 % confidence, all intervals of the part contain the true ratio. Ends of
-    intervals are None if the noise is unknown, or if a point is compared with itself.
+    """Comparison of a point with the other points. point: number of the point. to_best: metric of the point, divided by
+    the metric of the best of the other points; above 1 if the point is better (1.1: better by a tenth; ratios of times
+    are inverted). low, high: 95 % interval of to_best. to_reference: metric of the point, divided by the metric of the
+    reference point; None if the reference point was not measured. reference_low, reference_high: 95 % interval of
+    to_reference. The intervals are simultaneous: with 95 % confidence, all intervals of the part contain the true
+    ratio. Ends of intervals are None if the noise is unknown, or if a point is compared with itself.
     """
 
     point: int
@@ -91,8 +91,8 @@ class Comparison(Struct, frozen=True):
     recommended: number of the recommended point; None if the noise is unknown. It is the reference with the recommended
     change, if there is one, otherwise the simplest point that cannot be distinguished from the best. ranking:
     parameters, ranked by their effect; None if no parameter varies. change: change of the reference that the effects of
-    parameters recommend; None if they recommend none. Effects use all measurements, so they show smaller differences
-    than comparisons of single points.
+    parameters recommend; None if they recommend none. Effects are computed from all measurements, so they can show
+    differences that are too small for a comparison of single points.
     """
 
     nodes: int
@@ -132,8 +132,8 @@ def findings(
     study: Study, measured: Sequence[Measured], metric: MetricName | None = None, assumed: JobSpread = ASSUMED
 ) -> tuple[Finding, ...]:
     """Return the results of each part of a study. metric: metric by which points are compared; None for the metric of
-    each part. assumed: variation between jobs that is assumed where the measurements do not show it. A part without
-    measurements has no comparisons.
+    each part. assumed: variation between jobs that is assumed if the measurements do not show this variation. A part
+    without measurements has no comparisons.
     """
     return tuple(_finding(study, part, measured, metric or part.metric, assumed) for part in study.parts)
 
@@ -233,9 +233,9 @@ def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricNam
 
 def _fit_of_jobs(points: Ints, jobs: Ints, repeats: Ints, values: Floats) -> Fit:
     """Return a fit of points and rounds. A round is one repeat in one job, so that differences between jobs are removed
-    from the results. If the effects of these rounds cannot be estimated, jobs are the rounds. If those of jobs cannot
-    be estimated either, because jobs have no points in common, the variation between jobs is assumed and widens the
-    intervals.
+    from the results. If the effects of these rounds cannot be estimated, jobs are the rounds. If the effects of jobs
+    cannot be estimated either, because jobs have no points in common, the variation between jobs is assumed and widens
+    the intervals.
     """
     if not jobs.any():
         return replicates.fit(points, repeats, values)

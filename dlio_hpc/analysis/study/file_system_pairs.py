@@ -3,8 +3,9 @@
 The two measurements of a pair are made directly one after the other, so that a slow drift of the machine affects both.
 Pairs alternate between the orders A B and B A, so that neither file system is favoured.
 
-The intervals of a study are simultaneous: with 95 % confidence, all of them contain the true ratio. Of the 5 % that may
-fail, one half belongs to all settings together, and the other half is divided evenly among the settings.
+The intervals of a study are simultaneous: with 95 % confidence, all of them contain the true ratio. The error
+probability of 5 % is divided. One half is for the interval of all settings together. The other half is divided evenly
+among the intervals of the settings.
 """
 
 import functools
@@ -36,8 +37,9 @@ class PairedEffect(Struct, frozen=True):
     settings together. ratios: ratio of each pair; for all settings together, each setting's mean ratio. ratio:
     geometric mean of `ratios`. low, high: 95 % interval of `ratio`, simultaneous for all effects of the study; None if
     the noise is unknown. better: file system that is better by more than the noise; None if neither is. noise: relative
-    standard deviation of the ratio of a single pair; None if it is unknown, and for all settings together if they do
-    not share it. is_noise_shared: whether the noise was computed from the pairs of several settings.
+    standard deviation of the ratio of a single pair; None if it is unknown, or if the effect is for all settings
+    together and the settings have different noise. is_noise_shared: whether the noise was computed from the pairs of
+    several settings.
     """
 
     setting: str
@@ -127,8 +129,8 @@ class _Noise(NamedTuple):
 
 
 def _noise(groups: Sequence[_Group]) -> _Noise:
-    """Return the noise over all settings. Bartlett's statistic, which shows whether settings share it, is compared with
-    simulations, because its approximation by a chi-square distribution is poor for few pairs.
+    """Return the noise over all settings. Bartlett's statistic, which shows whether the settings have the same noise,
+    is compared with simulations, because its approximation by a chi-square distribution is poor for few pairs.
     """
     repeated = [group for group in groups if group.df]
     if not repeated:
@@ -145,7 +147,7 @@ def _noise(groups: Sequence[_Group]) -> _Noise:
 
 
 def _bartlett(dfs: Any, variances: Floats) -> Floats:
-    """Return Bartlett's statistic, which is larger if variances differ more, for each row of `variances`."""
+    """Return Bartlett's statistic for each row of `variances`. It is larger if the variances of the row differ more."""
     shared = (dfs * variances).sum(axis=1) / dfs.sum()
     return np.asarray(dfs.sum() * np.log(shared) - (dfs * np.log(variances)).sum(axis=1), np.float64)
 
@@ -162,8 +164,9 @@ def _effect(group: _Group, noise: _Noise, risk: float) -> PairedEffect:
     """Return the effect for one setting. noise: noise over all settings. risk: probability that the interval does not
     contain the true ratio.
 
-    If the settings do not share their noise, the larger interval of two applies: that by the noise of the setting and
-    that by the noise over all settings. Otherwise, a setting whose noise is small by chance would be named too often.
+    If the settings have different noise, two intervals are computed: one from the noise of this setting, and one from
+    the noise over all settings. The wider of the two is used. The first alone would too often report a difference for a
+    setting that has little noise by chance.
     """
     a, b = np.median(np.array(group.pairs), axis=0).tolist()
     half = _half(noise.variance / len(group.pairs), noise.df, risk)
@@ -179,7 +182,7 @@ def _effect(group: _Group, noise: _Noise, risk: float) -> PairedEffect:
 
 def overall(effects: Sequence[PairedEffect]) -> Sequence[PairedEffect]:
     """Return the effects on which a verdict is based. This is the effect over all settings. If the settings have
-    different metrics, there is no such effect; return the effect of each setting.
+    different metrics, there is no such effect. In this case, return the effect of each setting.
     """
     return effects[-1:] if effects and not effects[-1].setting else effects
 
@@ -225,5 +228,7 @@ def _judged(logs: Floats, half: float | None) -> _Judged:
 
 
 def _relative(variance: float) -> float | None:
-    """Return a variance of logarithms as a relative standard deviation, or None if it shows no noise."""
+    """Return the relative standard deviation for a variance of logarithms. Return None if the variance is practically
+    0.
+    """
     return float(np.expm1(np.sqrt(variance))) if variance > NO_NOISE**2 else None

@@ -28,7 +28,7 @@ class EffectLevel(Struct, frozen=True):
 class Effect(Struct, frozen=True):
     """Effect of a parameter, or of several parameters that change together. keys: YAML keys of the parameters. levels:
     values of the parameters. best, worst: labels of the best and the worst level. ratio: ratio of the best level to the
-    worst. share: share of the squared differences between points that is due to this effect. confidence: share of
+    worst. share: fraction of the squared differences between points that this effect explains. confidence: share of
     noise-only simulations whose effect is smaller than the measured one; None if the noise is unknown. is_beyond_noise:
     whether the confidence is high enough to report the effect.
     """
@@ -44,10 +44,11 @@ class Effect(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """Effects of the parameters, largest first. interaction: share of the squared differences between points that no
-    single parameter explains; None unless it exceeds the noise. interaction_confidence: share of noise-only simulations
-    in which fewer squared differences are left unexplained; None unless interaction exceeds the noise. If too few
-    combinations were measured to separate the parameters, `effects` is empty.
+    """Effects of the parameters, largest first. effects: empty if too few combinations were measured to separate the
+    parameters. interaction: fraction of the squared differences between points that the effects of single parameters do
+    not explain; None if it does not exceed the noise. interaction_confidence: fraction of noise-only simulations in
+    which the sum of the unexplained squared differences is smaller than in the measurements; None if the interaction
+    does not exceed the noise.
     """
 
     effects: tuple[Effect, ...]
@@ -79,14 +80,14 @@ class RecommendedChange(Struct, frozen=True):
 
 
 class EffectsAnalysis(NamedTuple):
-    """Effects of parameters, with what a recommendation needs. factors: as returned by _factors(), with the value of
-    each level in logarithms. rooms: for each factor, half of the width of the interval of the difference between two
-    levels; None if the noise is unknown.
+    """Effects of parameters, and the data from which a change is recommended. factors: for each factor, its keys and
+    the value of each level, as a logarithm. half_widths: for each factor, half the width of the interval of the
+    difference between two levels; None if the noise is unknown.
     """
 
     ranking: Ranking
     factors: list[tuple[tuple[str, ...], dict[str, float]]]
-    rooms: list[float] | None
+    half_widths: list[float] | None
 
     def change(self, reference: Mapping[str, str]) -> RecommendedChange | None:
         """Return the change of the reference that the effects recommend, or None if they recommend none. A key changes
@@ -95,28 +96,28 @@ class EffectsAnalysis(NamedTuple):
         others. Return None also for a single parameter, because its effect shows no more than the comparison of points
         in pairs. reference: labels of the reference's values, by key.
         """
-        if self.rooms is None or len(self.factors) < 2 or self.ranking.has_interaction:
+        if self.half_widths is None or len(self.factors) < 2 or self.ranking.has_interaction:
             return None
         beyond = {effect.keys for effect in self.ranking.effects if effect.is_beyond_noise}
         settings: dict[str, str] = {}
-        gain = room = 0.0
-        for ((key, *_), levels), half in zip(self.factors, self.rooms, strict=True):
+        gain = half_width = 0.0
+        for ((key, *_), levels), half in zip(self.factors, self.half_widths, strict=True):
             best = max(levels, key=levels.__getitem__)
             better = levels[best] - levels.get(reference[key], np.inf)
             if (key,) in beyond and better > half:
                 settings[key] = best
-                gain, room = gain + better, room + half
+                gain, half_width = gain + better, half_width + half
         if not settings:
             return None
-        low, ratio, high = (float(np.exp(logarithm)) for logarithm in (gain - room, gain, gain + room))
+        low, ratio, high = (float(np.exp(logarithm)) for logarithm in (gain - half_width, gain, gain + half_width))
         return RecommendedChange(settings, ratio, low, high)
 
 
 def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int) -> EffectsAnalysis | None:
     """Return the effects of the parameters that vary among `points`. Return None if no parameter varies, or if the
-    parameters have too many values in total. fitted: fit of these points. families: number of such analyses and of
-    other families of ratios in the part of the study. The error level is divided among them, and among the effects and
-    their interaction.
+    parameters have too many values in total. fitted: fit of these points. families: number of families of ratios in the
+    part of the study; this analysis is one of them. The error level is divided among the families. The portion of this
+    analysis is divided among the effects and their interaction.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
@@ -151,10 +152,10 @@ def analysis(part: Part, points: Sequence[Point], fitted: Fit, families: int) ->
         (keys, dict(zip(dict.fromkeys(levels), values.tolist(), strict=True)))
         for (keys, levels), values in zip(factors, values_by_factor, strict=True)
     ]
-    return EffectsAnalysis(made, named, None if simulated is None else _rooms(simulated, fitted.sd, families))
+    return EffectsAnalysis(made, named, None if simulated is None else _half_widths(simulated, fitted.sd, families))
 
 
-def _rooms(simulated: "_Simulated", sd: float, families: int) -> list[float]:
+def _half_widths(simulated: "_Simulated", sd: float, families: int) -> list[float]:
     """Return half of the width of the simultaneous intervals of the differences between levels, for each factor."""
     sure = 1 - (1 - SURE) / families / len(simulated.ranges)
     return [sd * float(np.quantile(ranges, sure)) for ranges in simulated.ranges]

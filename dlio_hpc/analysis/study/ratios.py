@@ -24,7 +24,8 @@ class Noise(Struct, frozen=True):
     """Noise of measurements. sd: relative standard deviation of a single measurement; None if it is unknown. df:
     degrees of freedom of sd. is_blocked: whether differences between rounds of measurements were separated from the
     noise. drift: relative difference between the best and the worst round. includes_jobs: whether sd includes an
-    assumed variation between jobs, because settings were measured in different jobs that have none in common.
+    assumed variation between jobs, because settings were measured in different jobs, and the jobs have no settings in
+    common.
     """
 
     sd: float | None
@@ -61,7 +62,7 @@ class Estimates(NamedTuple):
 
     def ratio(self, a: int, b: int) -> Ratio:
         """Return the ratio of the levels of two points, given by their indices. It is above 1 if point `a` is better.
-        The interval is that of the estimates, widened to contain the ratio of the levels.
+        The interval is computed from the estimates, and widened to contain the ratio of the levels.
         """
         ratio = _exp(float(self.fit.levels[a] - self.fit.levels[b]))
         if self.critical is None or a == b:
@@ -111,19 +112,20 @@ def of_steps(
     if not df > 0:
         return [Ratio(ratio, None, None) for ratio in ratios]
     critical = float(np.quantile(replicates.differences(variances, df, steps), _level(SURE, families)))
-    rooms = [critical * float(np.sqrt(variances[a] + variances[b])) for a, b in steps]
+    half_widths = [critical * float(np.sqrt(variances[a] + variances[b])) for a, b in steps]
     differences = [float(values[a] - values[b]) for a, b in steps]
     return [
-        _with_interval(ratio, difference, room)
-        for ratio, difference, room in zip(ratios, differences, rooms, strict=True)
+        _with_interval(ratio, difference, half_width)
+        for ratio, difference, half_width in zip(ratios, differences, half_widths, strict=True)
     ]
 
 
-def _with_interval(ratio: float, difference: float, room: float) -> Ratio:
-    """Return a ratio of levels with the interval of the estimates, widened to contain the ratio. difference: difference
-    of the logarithms of the estimates. room: half of the width of the interval of the difference.
+def _with_interval(ratio: float, difference: float, half_width: float) -> Ratio:
+    """Return a ratio of levels with its interval. The interval is computed from the estimates, and widened to contain
+    the ratio. difference: difference of the logarithms of the estimates. half_width: half the width of the interval of
+    the difference.
     """
-    return Ratio(ratio, min(ratio, _exp(difference - room)), max(ratio, _exp(difference + room)))
+    return Ratio(ratio, min(ratio, _exp(difference - half_width)), max(ratio, _exp(difference + half_width)))
 
 
 def _level(sure: float, families: int) -> float:

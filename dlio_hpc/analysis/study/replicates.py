@@ -33,15 +33,14 @@ NO_NOISE = 1e-9
 
 
 class Fit(NamedTuple):
-    """Fit of P points and r rounds to measurements. Here r is the number of rounds whose effects are estimated: all
-    rounds but the first, or 0 if the effects cannot be separated from those of the points. values: estimate of each
-    point, shape (P,). medians: median of the measurements of each point, shape (P,). counts: number of measurements of
-    each point, shape (P,). weights: share of each point's
-    measurements that were made in each round, shape (P, r). spread: Cholesky factor of the covariance of the estimated
-    effects of the rounds, in units of the noise, shape (r, r). sd: standard deviation of a single measurement; nan
-    without repeats. df: degrees of freedom of sd. drift: difference between the fastest and the slowest round.
-    runs_of_job: largest number of measurements of a point in one job, if points were measured in different jobs whose
-    effects cannot be estimated; otherwise 0.
+    """Fit of P points and r rounds to measurements. Effects are estimated for all rounds but the first, so r is the
+    number of rounds minus 1. If these effects cannot be estimated, r is 0. values: estimate of each point, shape (P,).
+    medians: median of the measurements of each point, shape (P,). counts: number of measurements of each point, shape
+    (P,). weights: share of each point's measurements that were made in each round, shape (P, r). spread: Cholesky
+    factor of the covariance of the estimated effects of the rounds, in units of the noise, shape (r, r). sd: standard
+    deviation of a single measurement; nan without repeats. df: degrees of freedom of sd. drift: difference between the
+    effects of the fastest and of the slowest round. runs_of_job: largest number of measurements of a point in one job,
+    if points were measured in different jobs whose effects cannot be estimated; otherwise 0.
     """
 
     values: Floats
@@ -61,8 +60,9 @@ class Fit(NamedTuple):
 
     @property
     def levels(self) -> Floats:
-        """Level of each point, by which points are compared: the median of its measurements. If points were measured in
-        different rounds, medians contain differences between rounds; the level then is the estimate, which does not.
+        """Level of each point, by which points are compared. It is the median of the measurements of the point. If
+        points were measured in different rounds, the level is the estimate instead, because medians would include the
+        differences between rounds.
         """
         return self.values if self.spread.size and not _is_alike(self) else self.medians
 
@@ -136,10 +136,10 @@ def widened(fits: Sequence[Fit], assumed: JobSpread) -> list[Fit]:
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
-    """Return two arrays, `weights` and `covariance`, for P points and r rounds. The r rounds are those whose effects
-    are estimated: all rounds but the first. weights, shape (P, r): share of each point's measurements that were made in
-    each round. covariance, shape (r, r): covariance of the estimated effects of the rounds. r is 0 if the effects of
-    rounds and points cannot be separated, or if fewer than two degrees of freedom would be left.
+    """Return two arrays, `weights` and `covariance`, for P points and r rounds. Effects are estimated for r rounds: all
+    rounds but the first. weights, shape (P, r): share of each point's measurements that were made in each round.
+    covariance, shape (r, r): covariance of the estimated effects of the rounds. r is 0 if the effects of rounds and
+    points cannot be separated, or if fewer than two degrees of freedom would be left.
 
     table: number of measurements of each point in each round.
     """
@@ -193,7 +193,8 @@ def apart(fit: Fit) -> float:
 
 def differences(variances: Floats, df: float, pairs: Sequence[tuple[int, int]]) -> Floats:
     """For each noise-only simulation, return the largest difference, in standard errors, between the two points of any
-    of these pairs. variances: variance of the estimate of each point, in any unit. df: degrees of freedom of that unit.
+    of these pairs. variances: variance of the estimate of each point; only their ratios matter. df: degrees of freedom
+    of the variances.
     """
     random: Any = np.random.default_rng(_SEED)
     first, second = np.array(pairs).T

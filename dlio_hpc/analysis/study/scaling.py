@@ -24,7 +24,7 @@ class ScalingStep(Struct, frozen=True):
     samples/s of this point, divided by samples/s of the first point. The value of a job is the median of its runs; the
     value of several jobs is their geometric mean. low, high: 95 % interval of speed_up, simultaneous for all ratios of
     the same part of the study; None for the first point, or if the noise is unknown. ideal: number of ranks of this
-    point, divided by that of the first point. efficiency: speed_up / ideal.
+    point, divided by the number of ranks of the first point. efficiency: speed_up / ideal.
     """
 
     point: int
@@ -53,8 +53,8 @@ class ScalingStep(Struct, frozen=True):
 class BetweenJobs(Struct, frozen=True):
     """Variation between jobs, on which the intervals of speed-ups depend. sd: relative standard deviation of the levels
     of jobs with the same settings; None if no interval is known. df: degrees of freedom of sd. is_assumed: whether sd
-    is an assumption, because each number of ranks was measured in one job. If it was measured, it includes the noise
-    of the runs of a job.
+    is an assumption, because each number of ranks was measured in one job. A measured sd includes the noise of the runs
+    of a job.
     """
 
     sd: float | None
@@ -156,7 +156,7 @@ def _cells(study: Study, measured: Sequence[Measured]) -> list[_Cell]:
 
 def _within(cells: Sequence[_Cell]) -> Noise:
     """Return the noise between the measurements of a point in one job. Some noise shifts all points of a round alike.
-    Several points in one job therefore show no more about it than one point, and add no degrees of freedom.
+    Several points in one job therefore show no more about this noise than one point, and add no degrees of freedom.
     """
     squares = sum(float(((cell.logs - cell.mean) ** 2).sum()) for cell in cells)
     free = sum(len(cell.logs) - 1 for cell in cells)
@@ -192,8 +192,8 @@ def _variances(
 
 
 def _jobs_df(by_point: dict[int, list[_Cell]]) -> int:
-    """Return the degrees of freedom of the variation between jobs. The points of a scale share its jobs, so several
-    points add no degrees of freedom.
+    """Return the degrees of freedom of the variation between jobs. The points of a scale are measured in the same jobs,
+    so several points add no degrees of freedom.
     """
     of_scale: dict[tuple[int, int], int] = {}
     for cells in by_point.values():

@@ -1,5 +1,5 @@
-"""Possible reasons why repeats differ. A possible reason is activity on the nodes, for example by other programs,
-whose level was higher during the slower repeats than during the other repeats.
+"""Possible reasons why repeats differ. A possible reason is a kind of activity on the nodes, for example by other
+programs, that was higher during the slower repeats than during the other repeats.
 
 Reported activity is not necessarily the cause. The absence of a record is also reported.
 """
@@ -28,8 +28,8 @@ class Repeat(NamedTuple):
 
 class _Kind(NamedTuple):
     """A kind of activity on the nodes. name: name of the corresponding field of Disturbance. label: short name. text:
-    name in sentences. least, of_cores: smallest increase that counts. `least` is a number, `of_cores` a share of the
-    node's cores; the larger of the two limits applies. is_foreign: whether the kind leaves out the activity of the
+    name in sentences. least, of_cores: smallest increase that is reported. `least` is a number, `of_cores` a share of
+    the node's cores; the larger of the two limits applies. is_foreign: whether the kind leaves out the activity of the
     ranks themselves.
     """
 
