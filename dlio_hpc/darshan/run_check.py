@@ -214,10 +214,10 @@ def _tolerance(run: Run, core: Counts) -> Counts:
     """Return, for each rank, by how many bytes its count may differ from Darshan's count. A larger difference is
     reported.
 
-    The number is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of
-    library calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: the rank then
-    uses the kernel's counters of its whole process, which include other reads. Any difference is accepted if HDF5 reads
-    through MPI-IO, because the kernel does not count bytes that come from other ranks.
+    The tolerance is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of
+    library calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: in this case,
+    the rank uses the kernel's counters of its whole process, which include other reads. Any difference is accepted if
+    HDF5 reads through MPI-IO, because the kernel does not count bytes that come from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":

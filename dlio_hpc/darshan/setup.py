@@ -84,8 +84,8 @@ def config(plan: Plan, run: Run) -> str:
 
 
 def dataset_folders(run: Run) -> tuple[str, ...]:
-    """Return the paths of the dataset's folder with which files may be opened: the path in the plan and, if links lead
-    to the folder, the path without links, with which HDF5 opens the files that it writes.
+    """Return the paths of the dataset's folder by which its files may be opened: the path in the plan and, if that path
+    contains links, the path without links. HDF5 opens the files that it writes by the path without links.
     """
     return tuple(dict.fromkeys((run.dataset, os.path.realpath(run.dataset))))
 

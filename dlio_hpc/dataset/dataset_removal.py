@@ -99,8 +99,9 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
 
 def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int | None:
     """Mark the dataset as unfinished, so that no job uses it. Return None if this works at the first attempt. If the
-    disk is too full for the mark, remove the first sample file before, and return the size of this file in bytes. Every
-    job checks whether the first sample file exists, and does not use the dataset without it.
+    disk is too full for the mark, remove the first sample file, try again, and return the size of this file in bytes.
+    If the mark fails again, no job uses the dataset either, because every job checks whether the first sample file
+    exists.
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:

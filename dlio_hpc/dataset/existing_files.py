@@ -1,5 +1,5 @@
-"""Existing files that a pattern selects: their names below the data directory, their sizes, and the times of their last
-changes.
+"""Existing files that a pattern selects: their paths relative to the data directory, their sizes, and the times of
+their last changes.
 """
 
 import errno
@@ -46,9 +46,9 @@ class Listing(NamedTuple):
 
 
 def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambda _: None) -> Listing:
-    """List the files below `folder` that match `pattern`. Raise ConfigError if there are none, or if one is not a
-    regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is called with the
-    number of files so far.
+    """List the files that match `pattern`, a pattern relative to `folder`. Raise ConfigError if no file matches, or if
+    a match is not a regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is
+    called with the number of files so far.
     """
     if not os.path.lexists(folder):
         raise ConfigError(f"--data {folder}: the folder does not exist")
@@ -70,8 +70,8 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
 
 
 def in_parallel(action: Callable[[S], T], items: Sequence[S], on_progress: Callable[[int], None]) -> list[T]:
-    """Return the results of `action` for all items. Several threads call it at the same time, because they wait for the
-    storage. on_progress: function that is called with the number of results so far.
+    """Return the results of `action` for all items. Several threads call `action` at the same time, because each call
+    waits for the storage. on_progress: function that is called with the number of results so far.
     """
     results: list[T] = []
     parts = [items[first : first + _PART] for first in range(0, len(items), _PART)]
@@ -87,8 +87,8 @@ def in_parallel(action: Callable[[S], T], items: Sequence[S], on_progress: Calla
 
 
 def status(path: str) -> FileStatus:
-    """Return the size and the time of the last change of a file. Raise ConfigError if it is missing or not a regular
-    file.
+    """Return the size and the time of the last change of a file. Raise ConfigError if the file is missing or is not a
+    regular file.
     """
     try:
         known = os.stat(path)
@@ -124,7 +124,9 @@ def _matching(root: str, below: str, parts: list[str]) -> Iterator[str]:
 
 
 def _named(root: str, below: str, pattern: str) -> Iterator[tuple[str, bool]]:
-    """Yield the names in the folder `below` that match a pattern without slashes, and whether they are folders."""
+    """Yield each name in the folder `below` that matches a pattern without slashes, and whether it is the name of a
+    folder.
+    """
     if not _WILDCARDS & set(pattern):
         path = os.path.join(root, below, pattern)
         if os.path.lexists(path):

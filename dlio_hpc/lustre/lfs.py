@@ -17,9 +17,9 @@ from dlio_hpc.config.lustre_layout import Layout, Version
 
 class LayoutComponent(Struct, frozen=True):
     """Component of an actual layout; a plain layout has one component. end: offset in the file at which the component
-    ends; None for the end of the file. first: number of the target of the first stripe; -1 for any target. targets:
-    numbers of the targets of the stripes of a file; empty for the layout of a folder, and for a component to which
-    nothing has been written.
+    ends; None for the end of the file. first: number of the target that holds the first stripe; -1 for any target.
+    targets: numbers of the targets that hold the stripes of a file. `targets` is empty for the layout of a folder, and
+    for a component to which nothing has been written.
     """
 
     end: int | None
@@ -108,9 +108,10 @@ def _getstripe(*arguments: str) -> LayoutComponents:
 
 
 def parse(text: str, source: str) -> LayoutComponents:
-    """Parse the YAML that lfs-getstripe(1) prints. Keys for a file begin with lmm_, those for a folder do not. Since
-    version 2.16 the components are a list; earlier versions print a key per component (component0, component1). The
-    name of a pool is always taken as text, although lfs prints names such as 1e5 and null without quotes.
+    """Parse the YAML that lfs-getstripe(1) prints. In the layout of a file, keys begin with lmm_; in the layout of a
+    folder, they do not. Since version 2.16 the components are a list; earlier versions print a key per component
+    (component0, component1). The name of a pool is always taken as text, although lfs prints names such as 1e5 and null
+    without quotes.
     """
     data = serialization.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
     if not isinstance(data, dict):
