@@ -9,8 +9,8 @@ SCAN_AGAIN = "submit the workload again, which scans the dataset again"
 
 
 class UnplannedFile(InvalidRun):
-    """A file of the dataset is missing, corrupted, or not as planned. The message is that for a generated dataset.
-    existing: message for a dataset that existed already.
+    """A file of the dataset is missing, corrupted, or not as planned. The message of the exception is written for a
+    generated dataset. existing: message for a dataset that existed already.
     """
 
     def __init__(self, generated: str, existing: str = "") -> None:
