@@ -134,7 +134,7 @@ class HangWatch:
 
     def _look(self, now: float) -> None:
         """Check what this rank does. If the job was told to stop, and this rank or another rank makes no progress,
-        write the state of this rank. If it is this rank's turn to report, write the report.
+        write the state of this rank. Once the other ranks have had time to write their states, call _report().
         """
         doing, lasts = self._doing(now)
         longest = self._calls.longest() if doing == "other" and lasts >= min(_QUIET_S, self._times.patience) else None

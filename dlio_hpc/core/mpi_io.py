@@ -21,7 +21,7 @@ class CollectiveFile:
     nothing to read passes no requests.
 
     transfer_size: value of the ROMIO hint cb_buffer_size, the number of bytes that an aggregator requests from the file
-    system in one request. It has no effect if it is None or if `hints` contains cb_buffer_size.
+    system in one request. The hint is not set if `transfer_size` is None or if `hints` contains cb_buffer_size.
     """
 
     def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:

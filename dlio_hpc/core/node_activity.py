@@ -93,8 +93,8 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
 
 
 def _level(values: Floats, hosts: Sequence[str]) -> Level | None:
-    """Return the mean and the maximum of a value over the nodes on which the value is known. Return None if it is known
-    on no node.
+    """Return the mean and the maximum of a value over the nodes on which the value is known. Return None if the value
+    is unknown on all nodes.
     """
     if np.isnan(values).all():
         return None

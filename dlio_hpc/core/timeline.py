@@ -30,8 +30,8 @@ _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffl
 
 def write(directory: Path, merged: Merged, run: Run, profiles: "list[XPlane | None]", marker: str) -> None:
     """Write timeline.h5 into the run's folder. Each group has an attribute `about` that describes its contents.
-    profiles: for each rank its TensorFlow profile, or None if the rank has none; empty if no rank was profiled. marker:
-    path of the marker file for Darshan.
+    profiles: TensorFlow profile of each rank, or None for a rank without a profile; empty if no rank was profiled.
+    marker: path of the marker file for Darshan.
     """
     import h5py
 

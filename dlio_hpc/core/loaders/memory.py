@@ -16,8 +16,8 @@ from dlio_hpc.dataset.sample_order import Order
 
 
 class MemoryLoader:
-    """Loader that delivers batches from memory. A rank keeps the samples that it reads in its first epoch. Later epochs
-    deliver the same samples, in a new order if the workload shuffles in every epoch.
+    """Loader that delivers batches from memory. A rank keeps the samples that it reads in its first epoch. In later
+    epochs, the rank gets the same samples, in a new order if the workload shuffles in every epoch.
 
     In its first epoch, a rank reads all its samples in `steps` batches before it delivers its first batch. These reads
     are counted for that batch, and their time is part of the wait of the first step.
