@@ -38,7 +38,7 @@ def unopened(path: str, fault: OSError) -> DlioError:
     fact = f"cannot read {of_system(fault, path)}"
     return UnplannedFile(
         f"{fact}; the dataset may have been removed or never generated",
-        f"{fact}; it was there when the dataset was scanned: {SCAN_AGAIN}",
+        f"{fact}; the file existed when the dataset was scanned: {SCAN_AGAIN}",
     )
 
 

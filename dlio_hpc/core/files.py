@@ -134,7 +134,7 @@ def open_file(path: str, direct: bool = False) -> OpenFile:
             return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)), direct)
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:
-            raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault
+            raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct=false") from fault
         raise unopened(path, fault) from fault
 
 

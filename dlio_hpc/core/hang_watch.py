@@ -238,7 +238,7 @@ def message(sightings: list[RankSighting], hosts: list[str]) -> tuple[str, int] 
     without = f"rank {silent[0]} ({hosts[silent[0]]})" if silent else ""
     if len(silent) > 1:
         without += f" and {len(silent) - 1} other rank{'s' * (len(silent) > 2)}"
-    held = f"{without} {'does' if len(silent) == 1 else 'do'} not answer: stopped, or held in a call of a library"
+    held = f"{without} {'does' if len(silent) == 1 else 'do'} not respond: stopped, or waiting in a library call"
     if not waiting:
         if not silent or any(one.doing != "ranks" for one in sightings):
             return None
@@ -250,7 +250,7 @@ def message(sightings: list[RankSighting], hosts: list[str]) -> tuple[str, int] 
         f"({units.format_seconds(first.seconds)})"
     )
     if len(waiting) > 1:
-        text += f", and {len(waiting) - 1} other rank{'s' * (len(waiting) > 2)} in calls of their own"
+        text += f", and {len(waiting) - 1} other rank{'s' * (len(waiting) > 2)} in other calls"
     return (f"{text}; {held}" if silent else text), first.rank
 
 

@@ -36,7 +36,7 @@ def site_mpi_fault(image: Container, libraries: list[str]) -> str:
         return ""
     loaded = ", ".join(libraries) or "no libmpi"
     return (
-        f"mpi4py loads {loaded} instead of the site's MPI (container.mpi: site); remove the MPI from the image, or "
+        f"mpi4py loads {loaded} instead of the site's MPI (container.mpi=site); remove the MPI from the image, or "
         "name the library in rank_environment, such as MPI4PY_LIBMPI: /opt/PATH/libmpi.so.12"
     )
 

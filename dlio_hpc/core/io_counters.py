@@ -80,7 +80,7 @@ class Tally:
         reader has then counted fewer bytes than its samples have.
         """
         if count < 0:
-            raise ValueError(f"a reader counted {-count} bytes less than those of its samples")
+            raise ValueError(f"a reader counted {-count} bytes fewer than its samples have")
         self.bytes_read -= count
         self.overhead_bytes += count
 

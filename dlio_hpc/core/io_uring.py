@@ -248,8 +248,8 @@ def _created(depth: int) -> tuple[int, np.void]:
 def _refused(code: int) -> ConfigError:
     reason = f": {_REFUSALS[code]}" if code in _REFUSALS else ""
     return ConfigError(
-        f"reader.engine: io_uring is not possible here: the kernel refuses it ({os.strerror(code)}{reason}); set "
-        "reader.engine: preadv"
+        f"reader.engine=io_uring is not possible here: the kernel refuses it ({os.strerror(code)}{reason}); set "
+        "reader.engine=preadv"
     )
 
 

@@ -92,8 +92,8 @@ def check_library(mpi: str, mpi4py: str) -> None:
     version = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
     if version and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
         raise ConfigError(
-            f"reader.access: collective with reader.mode: posix does not work with MPICH {version[1]} under mpi4py "
-            f"{mpi4py}; use a newer MPICH (the mpich wheel), another MPI library, or reader.access: independent"
+            f"reader.access=collective with reader.mode=posix does not work with MPICH {version[1]} under mpi4py "
+            f"{mpi4py}; use a newer MPICH (the mpich wheel), another MPI library, or reader.access=independent"
         )
 
 

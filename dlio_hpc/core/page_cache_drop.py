@@ -31,7 +31,6 @@ class PageCacheDrop:
             self._is_told = True
             print(
                 f"dlio-hpc: drop_cache: pages of {counted(written, 'file')} were in use or not on storage yet; "
-                "they were "
-                "written first",
+                "these pages were written to storage first",
                 flush=True,
             )

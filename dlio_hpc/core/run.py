@@ -387,7 +387,7 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         faults.append(f"{summary.bytes_read} bytes were read, but {run.bytes} were planned")
     elif most is not None and summary.bytes_read > most:
         times = summary.bytes_read / run.bytes
-        faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} x the {run.bytes} that were planned")
+        faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} times the planned {run.bytes} bytes")
     return faults
 
 

@@ -103,7 +103,7 @@ def _unsuitable(run: Run) -> str | None:
     if kind in storage_proofs.MEMORY:
         return f"the dataset is in memory ({kind})"
     proofs = storage_proofs.of(kind)
-    return None if proofs.direct or proofs.count else f"{kind} may cache what O_DIRECT reads"
+    return None if proofs.direct or proofs.count else f"{kind} may serve O_DIRECT reads from a cache"
 
 
 def _measured(

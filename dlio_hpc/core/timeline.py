@@ -77,8 +77,8 @@ def first_step(merged: Merged) -> float:
 
 def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
     group.attrs["about"] = (
-        "axes: rank, epoch, step. Times are in seconds; start counts from the run's first step. NaN (0 in samples and "
-        "bytes): the step was not reached in time"
+        "axes: rank, epoch, step. Times are in seconds; start is the time since the run's first step. NaN, or 0 in "
+        "samples and bytes, means that time ran out before the step"
     )
     for name, column in _columns(merged):
         group.create_dataset(name, data=_table(column, run.steps_per_epoch), **_PACKED)

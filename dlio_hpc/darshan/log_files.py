@@ -34,7 +34,7 @@ def listed(paths: Iterable[Path]) -> list[Path]:
             path_kinds.refuse_other(path, "Darshan logs")
             raise ConfigError(
                 f"{path} is neither a recording nor a folder with Darshan logs (*{SUFFIX}); dlio-hpc record "
-                "makes a recording, and dlio-hpc darshan --summary searches the folders below"
+                "makes a recording, and dlio-hpc darshan --summary also searches subfolders"
             )
         logs += inside
     return logs
@@ -52,7 +52,7 @@ def below(paths: Iterable[Path]) -> tuple[list[Path], list[DlioError]]:
         for log in _walked(path, faults) if path.is_dir() else [path]:
             logs.setdefault(os.path.realpath(log), log)
     if not logs and not faults:
-        raise ConfigError(f"there are no logs (*{SUFFIX}) below {', '.join(map(str, paths))}")
+        raise ConfigError(f"no logs (*{SUFFIX}) found in {', '.join(map(str, paths))} or in subfolders")
     return list(logs.values()), faults
 
 

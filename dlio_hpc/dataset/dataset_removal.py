@@ -41,7 +41,7 @@ def remove(folder: Path) -> tuple[int, int]:
         return _removed(folder, dataset_folder.lock_file(folder))
     except OSError as fault:
         where = of_system(fault, folder)
-        raise InfrastructureError(f"cannot remove {where}; try again when that is fixed") from fault
+        raise InfrastructureError(f"cannot remove {where}; fix the cause and try again") from fault
 
 
 def _removed(folder: Path, lock: Path) -> tuple[int, int]:

@@ -103,8 +103,8 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
     folder = existing.scan.index
     if os.path.basename(folder) != _key(dataset, listing):
         raise ConfigError(
-            f"--existing {existing.glob}: the files below {data} have changed since the study was submitted, so its "
-            "measurements could not be compared; submit a new study"
+            f"--existing {existing.glob}: files in {data} have changed since the study was submitted, so new "
+            "measurements could not be compared with its earlier ones; submit a new study"
         )
     if not sample_index.exists(folder):
         _indexed(folder, listing, dataset, report)
@@ -124,7 +124,7 @@ def check_unchanged(data: str, dataset: Dataset) -> None:
             now = existing_files.status(path)
         except ConfigError as fault:
             raise InvalidRun(
-                f"{fault}; it was there when the dataset was scanned: submit the workload again"
+                f"{fault}; the file existed when the dataset was scanned: submit the workload again"
             ) from fault
         if (now.size, now.changed // _SECOND) != (index.sizes[number], index.changes[number] // _SECOND):
             raise InvalidRun(

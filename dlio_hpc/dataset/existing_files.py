@@ -57,11 +57,11 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
         if os.path.isdir(os.path.join(folder, pattern)):
             below = pattern.rstrip("/")
             raise ConfigError(
-                f"--existing {pattern}: it is a folder; write '{below}/*' for the files in it, or '{below}/**/*' for "
-                "those in the folders below as well"
+                f"--existing {pattern}: this is a folder; write '{below}/*' for the files in it, or '{below}/**/*' for "
+                "the files in its subfolders as well"
             )
         raise ConfigError(
-            f"--existing {pattern}: no file below {folder} matches; the pattern is relative to --data, and ** matches "
+            f"--existing {pattern}: no file in {folder} matches; the pattern is relative to --data, and ** matches "
             "any number of folders"
         )
     statuses = in_parallel(lambda name: status(os.path.join(folder, name)), names, on_progress)

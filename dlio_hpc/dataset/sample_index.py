@@ -211,7 +211,7 @@ def _check_seals(folder: Path) -> None:
         raise ValueError(f"{_SEALS} lacks a file")
     for name, seal in seals.items():
         if _seal(folder / name) != seal:
-            raise ValueError(f"{name} is not as it was written")
+            raise ValueError(f"{name} has a wrong checksum")
 
 
 def _seal(path: Path) -> int:

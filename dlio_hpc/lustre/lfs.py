@@ -167,7 +167,7 @@ def pool_size(fsname: str, pool: str) -> int:
     answer = command.ask("lfs", "pool_list", f"{fsname}.{pool}")
     if answer.code:
         known = ", ".join(line.partition(".")[2] for line in command.ask("lfs", "pool_list", fsname).lines[1:])
-        raise ConfigError(f"layout: file system {fsname} has no pool {pool!r}; it has {known or 'none'}")
+        raise ConfigError(f"layout: file system {fsname} has no pool {pool!r}; existing pools: {known or 'none'}")
     return len([line for line in answer.lines[1:] if line.strip()])
 
 

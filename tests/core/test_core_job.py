@@ -134,7 +134,7 @@ def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Pat
     else:
         assert done.code == 2
         assert "needs this package: build it (CC=mpicc HDF5_MPI=ON" in done.err
-        assert "set reader.mode: posix" in done.err
+        assert "set reader.mode=posix" in done.err
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ def test_targets_pools_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [target.number for target in targets] == list(range(6))
     assert [target.flags for target in targets] == ["", "", "D", "", "", ""]
     assert lfs.pool_size("lus", "flash") == 2
-    with pytest.raises(ConfigError, match="file system lus has no pool 'slow'; it has flash"):
+    with pytest.raises(ConfigError, match="file system lus has no pool 'slow'; existing pools: flash"):
         lfs.pool_size("lus", "slow")
     kept = lfs.quota("-u", "nobody", tmp_path)
     assert kept is not None
@@ -454,7 +454,7 @@ def test_a_layout_left_alone_is_recorded_all_the_same(run: Run, small: Path, tmp
     ("policy", "asked", "message", "code"),
     [
         ({"version": "2.12.9"}, "{stripe_count: 4, overstripe: true}", "needs a Lustre client of 2.13 or newer", 2),
-        ({}, "{stripe_count: 4, pool: nope}", "has no pool 'nope'; it has flash", 2),
+        ({}, "{stripe_count: 4, pool: nope}", "has no pool 'nope'; existing pools: flash", 2),
         ({}, "{stripe_count: 4, stripe_index: 99}", "lfs setstripe -c 4 -i 99", 6),
     ],
 )

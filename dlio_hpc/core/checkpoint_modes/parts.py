@@ -84,6 +84,6 @@ def compare(where: str, data: Rows, offset: int, position: int) -> None:
         if at is not None:
             raise InvalidRun(
                 f"{where}: byte {offset + begin + at} is {data[begin + at]:#04x} when it is read back, "
-                f"{expected[at]:#04x} was written"
+                f"but {expected[at]:#04x} was written"
             )
         begin += len(expected)

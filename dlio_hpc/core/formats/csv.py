@@ -128,7 +128,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             import pandas  # noqa: F401 - checks that it is installed
         except ImportError as fault:
             raise ConfigError(
-                "dataset.format: csv with reader.mode: framework needs pandas, which is not installed; run pip "
+                "dataset.format=csv with reader.mode=framework needs pandas, which is not installed; run pip "
                 "install pandas"
             ) from fault
         return WholeFileReader(workload, paths, _Load(workload.dataset))

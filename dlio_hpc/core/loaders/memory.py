@@ -66,8 +66,8 @@ class MemoryLoader:
         wanted = samples * self._width * self._ranks_on_node
         if wanted > free:
             raise ConfigError(
-                f"reader.load: memory needs {units.format_size(wanted)} on a node, but only {units.format_size(free)} "
-                "are free; use more nodes, a smaller --dataset-size or reader.load: on_demand"
+                f"reader.load=memory needs {units.format_size(wanted)} on a node, but only {units.format_size(free)} "
+                "are free; use more nodes, a smaller --dataset-size or reader.load=on_demand"
             )
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class PyTorchLoader:
             from torch.utils.data import DataLoader
         except ImportError as fault:
             raise ConfigError(
-                "reader.loader: pytorch needs PyTorch, which is not installed; run pip install torch"
+                "reader.loader=pytorch needs PyTorch, which is not installed; run pip install torch"
             ) from fault
         self._workload = workload
         self._layout = SampleLayout(workload.dataset)

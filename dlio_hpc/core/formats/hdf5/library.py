@@ -171,9 +171,9 @@ def _mpio(comm: "Intracomm") -> dict[str, Any]:
 
     if not h5py.get_config().mpi:
         raise ConfigError(
-            "reader.access: collective with reader.mode: framework needs an h5py that was built with parallel HDF5. "
-            f"The installed h5py ({h5py.__version__}) was not. Build such an h5py (CC=mpicc HDF5_MPI=ON pip install "
-            "--no-binary=h5py h5py), or set reader.mode: posix, which reads contiguous data through MPI-IO"
+            "reader.access=collective with reader.mode=framework needs an h5py that was built with parallel HDF5. "
+            f"The installed h5py ({h5py.__version__}) was not. Build h5py with it (CC=mpicc HDF5_MPI=ON pip install "
+            "--no-binary=h5py h5py), or set reader.mode=posix, which reads contiguous data through MPI-IO"
         )
     return {"driver": "mpio", "comm": comm.Dup()}
 

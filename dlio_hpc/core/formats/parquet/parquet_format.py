@@ -98,8 +98,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
         import pyarrow.parquet  # noqa: F401 - imported here, so that its reads are not counted for a reader thread
     except ImportError as missing:
         raise ConfigError(
-            "dataset.format: parquet with reader.mode: framework needs pyarrow, which is not installed; run pip "
-            "install pyarrow, or set reader.mode: posix"
+            "dataset.format=parquet with reader.mode=framework needs pyarrow, which is not installed; run pip "
+            "install pyarrow, or set reader.mode=posix"
         ) from missing
     darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps
     return RowGroups(workload, paths)

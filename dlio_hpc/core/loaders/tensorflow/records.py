@@ -104,8 +104,8 @@ class Records:
         opening, after = groups.group(first)
         if opening != first and not hasattr(tf.raw_ops, "TFRecordDatasetV2"):
             raise ConfigError(
-                "this version of TensorFlow cannot start to read in the middle of a TFRecord file, as ranks that share "
-                "a file must do; use at least as many files as ranks, or a newer TensorFlow"
+                "this version of TensorFlow cannot start to read in the middle of a TFRecord file, but ranks that "
+                "share a file must do this; use at least as many files as ranks, or a newer TensorFlow"
             )
         in_order = self._from_start if opening == first else self._from_offset
         records = self._shuffled if keys.shuffle.samples else in_order

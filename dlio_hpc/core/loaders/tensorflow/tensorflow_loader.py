@@ -91,7 +91,7 @@ def _tensorflow() -> Any:
         import tensorflow as tf
     except ImportError as fault:
         raise ConfigError(
-            "reader.loader: tensorflow needs TensorFlow, which is not installed; run pip install tensorflow-cpu"
+            "reader.loader=tensorflow needs TensorFlow, which is not installed; run pip install tensorflow-cpu"
         ) from fault
     tf.config.set_visible_devices([], "GPU")
     return tf
