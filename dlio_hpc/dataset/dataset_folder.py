@@ -407,9 +407,7 @@ def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
 def _differences(stored: Dataset, wanted: Dataset) -> list[str]:
     old, new = _flat(msgspec.to_builtins(stored)), _flat(msgspec.to_builtins(wanted))
     return [
-        f"{key} is {old.get(key)} in the dataset and {new[key]} in the plan"
-        for key in new
-        if new[key] != old.get(key)
+        f"{key} is {old.get(key)} in the dataset and {new[key]} in the plan" for key in new if new[key] != old.get(key)
     ]
 
 
