@@ -1,4 +1,6 @@
-"""System calls in which threads of a rank wait, from proc(5). Reading proc(5) does not slow the threads down."""
+"""System calls in which threads of a rank wait. The calls are read from proc(5), which does not slow the threads
+down.
+"""
 
 import os
 import platform

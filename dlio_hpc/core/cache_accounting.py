@@ -95,7 +95,7 @@ class Arrivals:
 
 
 def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
-    """Return an object that counts for the samples of a run. nodes: number of nodes.
+    """Return the counter of bytes and pages for the samples of a run. nodes: number of nodes.
 
     Checking pages opens files, so it is done only if the node has no counters, if the counters may include other bytes
     (data adjacent to the requested data, program files), or if the dataset fits into memory. For a dataset larger than

@@ -50,7 +50,7 @@ def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
 
 def _lustre(fsname: str) -> Traffic | None:
     """Read the counters of the Lustre client, or return None if they cannot be read. llite counts the bytes that
-    programs read, osc the bytes from storage targets, and mdc the bytes from metadata targets (DoM).
+    programs read. osc counts the bytes from storage targets, and mdc counts the bytes from metadata targets (DoM).
     """
     for root in map(Path, _LUSTRE):
         asked = list(_read_bytes(root, f"llite/{fsname}-*/stats"))

@@ -68,7 +68,7 @@ class HangTimes(NamedTuple):
 
 
 def limits(warning_time: float) -> HangTimes:
-    """Return the times of a job. warning_time: seconds from the order to stop to the time limit."""
+    """Return the times for a job. warning_time: seconds between the order to stop and the time limit."""
     patience = min(warning_time / 3, _PATIENCE_S)
     return HangTimes(patience, warning_time / 2, min(warning_time / 10, _LATE_S), min(_LOOK_S, patience / 4))
 

@@ -83,7 +83,7 @@ class StopWatch:
         self._continued.append(clock.now())
 
     def stops(self) -> Stops:
-        """Return what was recorded so far."""
+        """Return the signs of interruptions that have been recorded so far."""
         return Stops(list(self._continued), _suspended() - self._before, list(self._gaps))
 
 

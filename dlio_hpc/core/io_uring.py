@@ -2,7 +2,8 @@
 them.
 
 The kernel and this module share two rings in memory. The submission ring holds requests, the completion ring their
-results. Both are NumPy arrays here, so that a request costs no Python object. Darshan does not see these reads.
+results. Both rings are NumPy arrays here, so that no Python object is created per request. Darshan does not see these
+reads.
 """
 
 import ctypes
@@ -68,7 +69,7 @@ _RESULT = np.dtype([("number", "i8"), ("count", "i4"), ("flags", "u4")])
 _REQUEST_BYTES, _RESULT_BYTES = np.dtype("V64"), np.dtype("V16")
 
 _REFUSALS = {
-    errno.ENOSYS: "it is older than Linux 5.6, or a container's seccomp profile hides io_uring",
+    errno.ENOSYS: "the kernel is older than Linux 5.6, or a container's seccomp profile hides io_uring",
     errno.EPERM: "kernel.io_uring_disabled is set, or a container's seccomp profile forbids io_uring",
     errno.ENOMEM: "the limit of locked memory, ulimit -l, is too low",
     errno.EINVAL: "a ring holds 1 to 32768 requests",

@@ -44,7 +44,7 @@ class LiveWriter:
         self._sums, self._summed = np.zeros(4), 0
 
     def watch(self, recorder: Recorder) -> None:
-        """Write the state of the steps of this recorder."""
+        """From now on, write the state of the steps that this recorder records."""
         self._recorder = recorder
 
     def look(self) -> None:

@@ -61,7 +61,9 @@ def between(before: Floats, after: Floats) -> Floats:
 
 
 def together(spans: Floats) -> Floats:
-    """Return the sum of the differences over consecutive spans. spans: results of between(), shape (spans, columns)."""
+    """Add up the differences over consecutive spans of time, and return the sums. spans: results of between(), shape
+    (spans, columns).
+    """
     span: Floats = spans.sum(axis=0)
     span[[CORES, LOAD]] = spans[-1, [CORES, LOAD]]
     return span

@@ -1,5 +1,5 @@
-"""timeline.h5: the steps and the read activity of all ranks. Its size grows with ranks x steps, not with the number of
-reads.
+"""timeline.h5: the steps and the read activity of all ranks. The size of this file depends on ranks x steps, and not on
+the number of reads.
 """
 
 from collections.abc import Iterator

@@ -273,8 +273,8 @@ class _Kept(NamedTuple):
 class Recorder:
     """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step.
 
-    Another thread may call finished() while a step hangs, and read `phase`, `done` and `steps`. phase: what the rank
-    does.
+    Another thread may call finished() while a step hangs, and read `phase`, `done` and `steps`. phase: current activity
+    of the rank.
     """
 
     def __init__(self, run: Run, progress: Progress) -> None:

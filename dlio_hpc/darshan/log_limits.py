@@ -15,10 +15,10 @@ def dropped(module: str) -> LogFault:
     """Return the fault of a module that ran out of memory. The text of the fault gives the lines of Darshan's
     configuration that raise the limits of the module.
     """
-    what = "trace" if module.startswith("DXT_") else "files"
+    what = "a longer trace" if module.startswith("DXT_") else "more files"
     fewer = "" if module.startswith("DXT_") else f", or 'NAME_EXCLUDE <expression> {module}' to leave out files"
     return LogFault(
         "partial",
-        f"{module} ran out of memory and dropped records; for more {what}, write 'MAX_RECORDS {_RECORDS} {module}' and "
+        f"{module} ran out of memory and dropped records; to record {what}, write 'MAX_RECORDS {_RECORDS} {module}' and "
         f"'MODMEM {_POOL_MIB}'{fewer} into the file that DARSHAN_CONFIG_PATH names, and run the program again",
     )

@@ -146,7 +146,8 @@ def _core(folder: Path, run: Run) -> Core | None:
 
 def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
     """Return the number of bytes that Darshan recorded, by rank and file number. Only files of the dataset are
-    included. The bytes are those of the interface that the ranks used, POSIX or MPI-IO. direction: READ or WRITTEN.
+    included. The number is taken from the records of the interface that the ranks used, POSIX or MPI-IO. direction:
+    READ or WRITTEN.
     """
     module = "MPI-IO" if run.workload.reader.access == "collective" and direction == "READ" else "POSIX"
     records = log.counted.get(module)

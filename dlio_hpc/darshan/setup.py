@@ -91,9 +91,9 @@ def dataset_folders(run: Run) -> tuple[str, ...]:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables of the ranks. The job script expands the values in double quotes, in a function
-    whose first argument ($1) is the run's Darshan folder and whose second argument ($2) is the name of the log. The log
-    of each attempt has a new name, because Darshan does not replace an existing log.
+    """Return the environment variables of the ranks. The job script expands the values in double quotes. In the values,
+    $1 is the run's Darshan folder, and $2 is the name of the log. The log of each attempt has a new name, because
+    Darshan does not replace an existing log.
 
     DXT_ENABLE_IO_TRACE enables traces in versions of libdarshan before 3.4, which do not read a configuration file.
     """

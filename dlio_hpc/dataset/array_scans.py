@@ -1,4 +1,6 @@
-"""Scan of an existing file that holds named arrays: npz and HDF5. The first axis of an array counts samples."""
+"""Scan of an existing file that holds named arrays: npz and HDF5. The first axis of an array is the index of the
+sample.
+"""
 
 import errno
 import math

@@ -1,7 +1,7 @@
 """Files of a checkpoint: the names of the files that each rank writes, and the tensors in them.
 
-The rules for large language models are those of dlio_benchmark (argonne-lcf/dlio_benchmark, revision e1919d7b,
-checkpointing/base_checkpointing.py), which follow Megatron-DeepSpeed.
+The rules for large language models are taken from dlio_benchmark (argonne-lcf/dlio_benchmark, revision e1919d7b,
+checkpointing/base_checkpointing.py), which follows Megatron-DeepSpeed.
 """
 
 import functools
@@ -18,7 +18,7 @@ _FILE_HEADERS, _TENSOR_HEADERS = 16 << 10, 6 << 10
 
 
 class StateFile(NamedTuple):
-    """A file of a checkpoint. arrays: size in bytes of each array, in the order of the file."""
+    """A file of a checkpoint. arrays: size of each array in bytes, in the order in which the file holds the arrays."""
 
     name: str
     arrays: tuple[int, ...]

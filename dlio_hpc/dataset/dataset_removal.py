@@ -81,7 +81,7 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
     """Remove all files of the open folder. Return their number and their total size in bytes. The dataset is marked as
     unfinished before the first file is removed, and the fingerprint file is removed last. All access is through the
     descriptor, because the path may meanwhile refer to another folder. The names of the files are read from the folder
-    and not computed from the fingerprint file, because that file may claim any number of files.
+    and not computed from the fingerprint file, because a damaged fingerprint file may claim any number of files.
     """
     inside = safe_folders.held(descriptor)
     known = dataset_folder.begun(folder, inside)

@@ -28,7 +28,9 @@ _ANY_FOLDERS = "**"
 
 
 class FileStatus(NamedTuple):
-    """Size of a file in bytes, and the time of its last change (ctime) in nanoseconds. Programs can set mtime."""
+    """Size of a file in bytes, and the time of its last change in nanoseconds. The time is ctime, because programs can
+    set mtime.
+    """
 
     size: int
     changed: int

@@ -23,8 +23,8 @@ def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """The samples are divided among the ranks in units. Return the number of units, and the number of samples in a
-    unit. A unit is a file if ranks share no files, otherwise a single sample.
+    """Return the number of units in which the samples are divided among the ranks, and the number of samples in a unit.
+    A unit is a file if ranks share no files, and a single sample otherwise.
     """
     dataset = workload.dataset
     if reader_keys.shares_files(dataset, workload.reader, ranks):

@@ -72,7 +72,7 @@ class Order:
 
     @property
     def irregular(self) -> "IrregularFiles | None":
-        """Order of the files, if files have different numbers of samples; else None."""
+        """Order of the files if files have different numbers of samples; otherwise None."""
         return self._irregular
 
     def _irregular_order(self, dataset: Dataset) -> "IrregularFiles":
@@ -128,8 +128,8 @@ class Order:
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
         """Find, for each file in `files`, the range of files to which it belongs. The files of a dataset are divided
-        into ranges, whose number is file_groups.shares. Return two arrays with an element per file: the first file of
-        its range, and the first file after its range. files: numbers of files, in ascending order.
+        into `file_groups.shares` ranges. Return two arrays with an element per file: the first file of its range, and
+        the first file after its range. files: numbers of files, in ascending order.
         """
         if not len(files):
             return files, files

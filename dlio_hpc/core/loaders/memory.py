@@ -1,4 +1,6 @@
-"""A loader that reads all samples into memory before the first step, as applications do if their data fit."""
+"""A loader that reads all samples into memory before the first step, as applications do if their data fit into
+memory.
+"""
 
 import os
 from collections.abc import Iterator

@@ -120,8 +120,8 @@ def _begin(messages: Connection, also: Callable[[int], None] | None, worker: int
 
 
 def _on_feeder_fault(handle: Callable[[BaseException], None]) -> None:
-    """Let exceptions in those threads of this process that feed pipes be passed to `handle`. The hook used for this is
-    a method of Python's queues, which concurrent.futures overrides for the same reason.
+    """Call `handle` with each exception of a thread of this process that feeds a pipe. Python's queues have a method as
+    a hook for this; concurrent.futures overrides the method for the same reason.
     """
     Queue._on_queue_feeder_error = staticmethod(lambda fault, _: handle(fault))  # type: ignore[attr-defined]
 

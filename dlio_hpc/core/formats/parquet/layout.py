@@ -3,10 +3,11 @@
 A file has the magic bytes, its row groups, and the footer. A row group holds a column chunk for each column, one after
 the other, uncompressed, without nulls and statistics. A column chunk has all values of the row group in one page:
 
-- up to 1 MiB of values: a dictionary of the values, and a page of indexes, which count from 0. This takes as many bytes
-  as pyarrow's writer needs for values that differ.
-- more values: a page of the values, in the encoding PLAIN. pyarrow's writer does not use a dictionary for them either.
-- values of 8 bits: a dictionary of all 256 values, and a page of indexes. The index of a value is its byte.
+- Up to 1 MiB of values: a dictionary of the values, and a page of the indexes 0, 1, 2 and so on. pyarrow's writer needs
+  the same number of bytes if all values are different.
+- More than 1 MiB of values: a page of the values in the encoding PLAIN. pyarrow's writer does not use a dictionary for
+  so many values either.
+- Values of 8 bits: a dictionary of all 256 values, and a page of indexes. The index of a value is its byte.
 
 The values of samples that follow each other are therefore next to each other in the file.
 """
