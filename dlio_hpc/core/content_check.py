@@ -99,6 +99,6 @@ class Verification:
             if at is not None:
                 raise InvalidRun(
                     f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
-                    f"expected {expected[at]:#04x}: {_REMEDY}, unless dlio-hpc datasets verify finds no fault "
-                    "(then only the read was wrong)"
+                    f"expected {expected[at]:#04x}: {_REMEDY}. If dlio-hpc datasets verify finds no fault, "
+                    "the dataset is intact, and only the read was wrong"
                 )

@@ -27,9 +27,9 @@ def restore(
     comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop
 ) -> tuple[Floats, bool]:
     """Read the checkpoints that are on storage, one after the other and repeatedly, until checkpoint.reads checkpoints
-    have been read or time runs out. Before that, each node drops the files that its ranks have written from its page
-    cache. Return a row for each checkpoint that was read, shape (checkpoints, COLUMNS), and whether time ran out before
-    the last checkpoint.
+    have been read or time runs out. Before that, drop from the page cache of this node all files that its ranks have
+    written. Return a row for each checkpoint that was read, shape (checkpoints, COLUMNS), and whether time ran out
+    before the last checkpoint.
     """
     checkpoint = run.workload.checkpoint
     assert checkpoint is not None

@@ -363,9 +363,9 @@ class Recorder:
         self._kept.append(kept)
 
     def finished(self, workload: Workload) -> "dict[int, Recording]":
-        """Return recordings of the epochs that have ended. There is a recording for each of the last two ends of an
-        epoch, by the number of epochs that had ended. Checkpoints that are still being written in the background are
-        left out.
+        """Return the recordings at the last two ends of an epoch. Each recording contains all epochs that had ended by
+        then; its key is the number of these epochs. Checkpoints that are still being written in the background are left
+        out.
         """
         return {kept.epochs: self._finished(kept, workload) for kept in list(self._kept)}
 

@@ -19,6 +19,6 @@ def dropped(module: str) -> LogFault:
     fewer = "" if module.startswith("DXT_") else f", or 'NAME_EXCLUDE <expression> {module}' to leave out files"
     return LogFault(
         "partial",
-        f"{module} ran out of memory and dropped records; to record {what}, write 'MAX_RECORDS {_RECORDS} {module}' and "
-        f"'MODMEM {_POOL_MIB}'{fewer} into the file that DARSHAN_CONFIG_PATH names, and run the program again",
+        f"{module} ran out of memory and dropped records; to record {what}, write 'MAX_RECORDS {_RECORDS} {module}' "
+        f"and 'MODMEM {_POOL_MIB}'{fewer} into the file that DARSHAN_CONFIG_PATH names, and run the program again",
     )

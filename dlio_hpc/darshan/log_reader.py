@@ -351,7 +351,7 @@ class _Segments:
                 break
             writes, reads = struct.unpack_from("<qq", self._rest, at + head - 16)
             if not 0 <= writes + reads < _MOST_SEGMENTS or min(writes, reads) < 0:
-                raise _Broken("garbled", f"a file has {reads} reads and {writes} writes")
+                raise _Broken("garbled", f"a file has impossible counts: {reads} reads and {writes} writes")
             self._heads += memoryview(self._rest)[at : at + head]
             self._missing = (writes + reads) * self._size
             at += head

@@ -103,7 +103,7 @@ def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Resul
     whole = result.summary.steps == result.summary.steps_planned
     differences = list(_differences(recorded, core.bytes, plan, run, whole))
     if differences and _may_lose_files(run):
-        why = "TensorFlow's threads open and close files concurrently, and Darshan loses track of some"
+        why = "TensorFlow's threads open and close files concurrently, and Darshan loses track of some files"
         lost = tuple(Reason("counters disagree", f"{text} ({why})") for text in differences)
         return replace(verdict, faults=(*verdict.faults, *lost))
     planned = run.bytes if whole and run.workload.dataset.compression == "none" else None

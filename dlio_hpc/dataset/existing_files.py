@@ -50,7 +50,7 @@ class Listing(NamedTuple):
 def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambda _: None) -> Listing:
     """List the files that match `pattern`, a pattern relative to `folder`. Raise ConfigError if no file matches, or if
     a match is not a regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is
-    called with the number of files so far.
+    called with the number of files listed so far.
     """
     if not os.path.lexists(folder):
         raise ConfigError(f"--data {folder}: the folder does not exist")

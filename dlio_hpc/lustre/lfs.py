@@ -71,7 +71,7 @@ def check_version(asked: Layout, client: Version) -> None:
     for feature, least in lustre_layout.needs(asked):
         if client < least:
             wanted, have = (".".join(map(str, number)) for number in (least, client))
-            raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, the client is {have}")
+            raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, but the client is {have}")
 
 
 def _setstripe(folder: str, asked: Layout) -> list[str]:

@@ -169,7 +169,7 @@ class _Holder(msgspec.Struct):
     [
         (Layout(stripe_count=4, overstripe=True), (2, 12, 9), "overstripe needs a Lustre client of 2.13"),
         (Layout(components=(Component(stripe_count=4),)), (2, 9), r"components \(PFL\) needs a Lustre client of 2.10"),
-        (Layout(components=(Component(end=MIB, mdt=True), Component())), (2, 10), "the client is 2.10"),
+        (Layout(components=(Component(end=MIB, mdt=True), Component())), (2, 10), "but the client is 2.10"),
     ],
 )
 def test_options_are_gated_by_the_clients_version(asked: Layout, client: tuple[int, ...], message: str) -> None:

@@ -78,7 +78,7 @@ class TensorFlowLoader:
         rows, tally = self._source.taken(got)
         if len(rows) != len(places):
             numbers = places.sample.tolist()
-            raise InvalidRun(f"TensorFlow delivered {len(rows)} records where samples {numbers} were expected")
+            raise InvalidRun(f"TensorFlow delivered {len(rows)} records, but samples {numbers} were expected")
         return Batch(places, rows, tally)
 
     def close(self) -> None:
