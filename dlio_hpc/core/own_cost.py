@@ -9,9 +9,9 @@ def seconds(workload: Workload, steps: Floats, waited_s: float, auxiliary_s: flo
     threads only read, they also include the part of the waits for batches in which no file is read, opened or closed:
     dlio-hpc then prepares and counts requests, or passes a batch from thread to thread.
 
-    steps: shape (steps, columns). waited_s: seconds of the waits in which files are read, opened or closed.
-    auxiliary_s: seconds of requests to auxiliary files, which are part of the waits. bookkeeping_s: seconds between the
-    end of a step and the check of its samples.
+    steps: shape (steps, columns). waited_s: seconds in which the rank waits for a batch while a file is read, opened or
+    closed. auxiliary_s: seconds of requests to auxiliary files, which are part of the waits. bookkeeping_s: seconds
+    between the end of a step and the check of its samples.
     """
     if not _only_reads(workload):
         return bookkeeping_s

@@ -29,7 +29,7 @@ _CLOSED = 1 << 30
 
 def syncs() -> bool:
     """Return whether fsync(2) reaches the kernel. The test calls fsync(2) for a descriptor that is not open: the call
-    fails only if it reaches the kernel.
+    fails only if it reaches the kernel. Also return False if a library replaces fsync(2).
     """
     try:
         os.fsync(_CLOSED)

@@ -167,8 +167,8 @@ def _check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
 
 
 def _samples(path: str, end: int | None, begin: int, shape: Sequence[int], dtype: Any) -> FileSamples:
-    """Return the samples of an array. begin: offset of the first sample. end: size of the file, which the array must
-    not exceed; None if the samples do not follow each other in the file.
+    """Return the samples of an array. begin: offset of the first sample. end: size of the file, beyond which the array
+    must not reach; None if the samples do not follow each other in the file.
     """
     size = math.prod(shape[1:]) * dtype.itemsize
     if end is not None and begin + shape[0] * size > end:

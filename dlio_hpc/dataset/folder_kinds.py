@@ -63,8 +63,8 @@ def _candidates(folder: Path, wanted: FolderKind) -> list[Path]:
 
 def refuse_target(folder: Path, wanted: FolderKind, option: str) -> None:
     """Raise ConfigError if `folder` is not suitable for new jobs, archives or datasets. It is not suitable if it is a
-    job, a study or a dataset, is inside a dataset, or is a folder of another kind than `wanted`. option: option with
-    which the user gave the folder.
+    job, a study or a dataset, is inside a dataset, or is a folder of another kind than `wanted`. There is one
+    exception: new jobs can go to a folder of datasets. option: option with which the user gave the folder.
     """
     try:
         absolute = Path(os.path.abspath(folder))
