@@ -79,8 +79,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _clear() -> None:
-    """Remove what killed processes left on this node. MPI_Init needs the shared memory to be clear on every rank. The
-    temporary files are left to one rank of the node.
+    """Remove the files that killed processes left on this node. Every rank removes old shared memory, because MPI_Init
+    needs this. Only one rank of the node removes temporary files.
     """
     number = next((os.environ[name] for name in _NODE_RANK if name in os.environ), "0")
     temporary = None if number == "0" else ()
@@ -88,8 +88,9 @@ def _clear() -> None:
 
 
 def _remove(outputs: str) -> None:
-    """Remove the folder of the outputs. Only the rank that failed first calls this, after its report: ranks that then
-    miss files in this folder fail as a consequence, and do not report.
+    """Remove the folder of the outputs. Only the rank that failed first calls this function, and only after it has
+    reported its failure. Other ranks may then fail because files in this folder are missing, but they do not report
+    that.
     """
     removal = threading.Thread(target=safe_folders.discard, args=(outputs,), daemon=True)
     removal.start()
@@ -99,8 +100,8 @@ def _remove(outputs: str) -> None:
 def _report(rank: int, folder: Path | None, fault: Exception) -> bool:
     """Report the failure of this rank: write error.json to `folder`, and print a line to stderr (job.err). folder: the
     folder of the run; None to write no file. Only the first rank that fails reports. A rank that fails later only
-    waits, because it usually fails as a consequence of the first failure. Return whether this rank was the first, as
-    error.json shows.
+    waits, because the first failure is usually the cause of its failure. Return whether this rank was the first.
+    error.json shows which rank was the first.
     """
     host = os.uname().nodename
     known = classified(fault)

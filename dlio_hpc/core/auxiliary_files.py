@@ -1,5 +1,5 @@
-"""Small reads and writes of auxiliary files: files without samples, such as metadata and summaries. They are counted
-and timed separately from the reads of samples.
+"""Small reads and writes of auxiliary files: files without samples, such as metadata and summaries. These requests are
+counted and timed separately from the reads of samples.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Counts(NamedTuple):
 
 
 class AuxiliaryFiles:
-    """The auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
+    """The auxiliary files that a rank reads and writes. A file that is read stays open after the first request to it.
 
     apart: counter of the bytes that the kernel fetches from storage for auxiliary files. The training loop later
     subtracts these bytes from all bytes that the kernel fetched for the rank.

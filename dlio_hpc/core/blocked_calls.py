@@ -1,4 +1,6 @@
-"""System calls in which threads of a rank wait, from proc(5). Reading them does not slow the threads down."""
+"""System calls in which threads of a rank wait. The calls are read from proc(5), which does not slow the threads
+down.
+"""
 
 import os
 import platform
@@ -11,8 +13,8 @@ from dlio_hpc.core import procfs
 
 
 class _Arguments(NamedTuple):
-    """Positions of the arguments of a system call; None: it has no such argument. If there are `descriptor` and `path`,
-    the path is relative to the folder that the descriptor refers to.
+    """Positions of the arguments of a system call; None if the call has no such argument. If the call has both a
+    descriptor and a path, the path is relative to the folder that the descriptor refers to.
     """
 
     descriptor: int | None = None
@@ -52,8 +54,9 @@ _LONGEST_PATH = 4096
 
 
 class Call(NamedTuple):
-    """System call in which a thread waits. name: such as pread64, or "a page fault" for a page of a mapped file. path:
-    empty if unknown. offset: byte of the file; None if the call has none.
+    """System call in which a thread waits. name: name of the call, such as pread64; "a page fault" if the thread waits
+    for a page of a mapped file. path: path of the file; empty if it is unknown. offset: offset in the file in bytes;
+    None if the call has no offset.
     """
 
     name: str
@@ -67,14 +70,16 @@ class Call(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """System call in which a thread waits, and a mark that changes if the thread makes the same call again."""
+    """System call in which a thread waits, and a mark. If the thread makes the same call again, the mark is
+    different.
+    """
 
     mark: tuple[object, ...]
     call: Call
 
 
 def waiting() -> list[Waiting]:
-    """Return the calls for storage that threads of this process and of its child processes wait in. The calling thread
+    """Return the calls in which threads of this process and of its child processes wait for storage. The calling thread
     is left out. Return an empty list if the kernel does not show calls.
     """
     processes = os.getpid(), *_children(os.getpid())
@@ -96,7 +101,7 @@ def _numbers(folder: str) -> list[int]:
 
 
 def _of_thread(process: int, thread: int) -> Waiting | None:
-    """Return the call for storage that a thread waits in, or None if it does not wait in one."""
+    """Return the call in which a thread waits for storage, or None if the thread does not wait for storage."""
     task = f"/proc/{process}/task/{thread}"
     line = procfs.text(f"{task}/syscall")
     number, *arguments = [field for field in line.split() if line[0] in "-0123456789"] or [""]
@@ -118,8 +123,8 @@ def _of_thread(process: int, thread: int) -> Waiting | None:
 
 
 def _file(process: int, places: _Arguments, values: list[int]) -> tuple[str | None, str]:
-    """Return the path of the file of a call, and the position of its descriptor. The path is empty if it is unknown. It
-    is None if the descriptor is a pipe or a socket.
+    """Return two values for a call: the path of its file, and the position in the file of its descriptor. The path is
+    empty if it is unknown, and None if the descriptor is a pipe or a socket.
     """
     path, position = "", ""
     if places.path is not None:
@@ -148,8 +153,8 @@ def _link(path: str) -> str | None:
 
 
 def _string(process: int, address: int) -> str:
-    """Return the text at an address of a process, or an empty string if it cannot be read. The memory is read through a
-    file: a thread may have freed it meanwhile.
+    """Return the text at an address in the memory of a process, or an empty string if the text cannot be read. The
+    memory is read through a file in proc(5), because a thread may have freed the memory meanwhile.
     """
     try:
         with Path(f"/proc/{process}/mem").open("rb", buffering=0) as memory:
@@ -160,8 +165,8 @@ def _string(process: int, address: int) -> str:
 
 
 class Since:
-    """Memory of the time since which each thread has waited in the same call. clock: function that returns the time in
-    seconds. look: function that returns the current calls.
+    """Record of how long each thread has waited in the same call. clock: function that returns the time in seconds.
+    look: function that returns the calls in which threads wait now.
     """
 
     def __init__(self, clock: Callable[[], float], look: Callable[[], list[Waiting]] = waiting) -> None:
@@ -169,8 +174,8 @@ class Since:
         self._first: dict[tuple[object, ...], float] = {}
 
     def longest(self) -> tuple[Call, float] | None:
-        """Read the calls again. Return the call in which a thread has waited longest, and the seconds for which it is
-        known to wait. Return None if no thread waits.
+        """Read the calls again. Return the call in which a thread has waited longest, and the seconds for which the
+        thread is known to wait. Return None if no thread waits.
         """
         now, calls = self._clock(), self._look()
         self._first = {one.mark: self._first.get(one.mark, now) for one in calls}

@@ -41,7 +41,7 @@ def allocate(samples: int, width: int) -> Buffer:
 
 
 def _mapped(size: int) -> memoryview:
-    """Return `size` bytes of new memory. If it is large, it begins at a huge page."""
+    """Return `size` bytes of new memory. Large memory begins at the start of a huge page."""
     is_large = size >= _HUGE_PAGE
     try:
         memory = mmap.mmap(-1, size + _HUGE_PAGE if is_large else size)
@@ -56,7 +56,7 @@ def _mapped(size: int) -> memoryview:
 
 
 def over(rows: Rows) -> Buffer:
-    """Return a buffer of memory that exists already. rows: contiguous, shape (samples, bytes)."""
+    """Return a buffer that uses existing memory. rows: contiguous, shape (samples, bytes)."""
     count, width = rows.shape
     view = rows.reshape(-1).data
     return Buffer(rows, [[view[begin : begin + width]] for begin in range(0, count * width, width)])

@@ -50,8 +50,8 @@ class Arrivals:
         self._traffic: client_counters.Traffic | None = None
 
     def look(self, paths: Callable[[], Sequence[str]]) -> None:
-        """Count how many pages of some files that this rank will read next are in memory. paths: function that returns
-        the paths of these files; it is called only if pages are checked.
+        """Count how many pages of some files are in memory. paths: function that returns the paths of the files, which
+        this rank will read next. The function is called only if pages are checked.
         """
         if self._looks:
             self._pages = page_cache.resident(paths())
@@ -63,8 +63,8 @@ class Arrivals:
 
     def end(self, apart: int) -> tuple[float, ...]:
         """Return the counts for the epoch that ends: a value for each column that is defined at the top of this module.
-        Worker processes of this rank must have ended before this call. apart: bytes that the kernel fetched for
-        purposes other than samples. They are subtracted.
+        Worker processes of this rank must have ended before this call. apart: number of bytes that the kernel fetched
+        for purposes other than samples. This number is subtracted.
         """
         after = process_io()
         fetched = _UNKNOWN
@@ -95,7 +95,7 @@ class Arrivals:
 
 
 def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
-    """Return the counts of a run's samples. nodes: number of nodes.
+    """Return the counter of bytes and pages for the samples of a run. nodes: number of nodes.
 
     Checking pages opens files, so it is done only if the node has no counters, if the counters may include other bytes
     (data adjacent to the requested data, program files), or if the dataset fits into memory. For a dataset larger than

@@ -1,4 +1,6 @@
-"""Facts about the file system of a run that invalidate evidence of reading storage (files/storage_proofs.py)."""
+"""Facts about the file system of a run. They show that evidence of reads from storage (files/storage_proofs.py) is not
+valid.
+"""
 
 import fcntl
 import os
@@ -20,8 +22,8 @@ _ENCODED_FILES, _DENSE = 8, 0.9
 
 
 def of(folder: Path, files: Sequence[str] = ()) -> list[str]:
-    """Return the facts about the file system of a folder. files: files that are read, to be checked for compression,
-    holes and other file systems.
+    """Return the facts about the file system of a folder. files: files that are read; each is checked for compression,
+    for holes, and for being on another file system.
     """
     file_system = filesystem.of(folder)
     facts = {*file_system.options, *block_devices.below(file_system).facts}

@@ -50,9 +50,9 @@ class Checkpoints:
     distance: number of ranks between the rank that writes a file and the rank that reads it after the last step. comm:
     communicator of all ranks; None if the mode needs none.
 
-    write_ended: time at which this rank's last write ended, fsync included; NaN if the rank has written nothing.
-    own_s: seconds of the last call of save() or begin() in which dlio-hpc made or compared contents, or waited for
-    that.
+    write_ended: time at which this rank's last write ended, fsync included; NaN if the rank has written nothing. own_s:
+    seconds of the last call of save() or begin() in which dlio-hpc made or compared contents, or waited until contents
+    were made or compared.
     """
 
     def __init__(
@@ -77,8 +77,8 @@ class Checkpoints:
 
     def save(self) -> Saved:
         """Write this rank's files of a checkpoint, and read them back if the workload asks for it. Return the times and
-        the bytes written. Raise InfrastructureError if the file system fails, and InvalidRun if the contents that are
-        read back differ from those written.
+        the bytes written. Raise InfrastructureError if the file system fails, and InvalidRun if the contents read back
+        differ from the contents written.
         """
         self._count += 1
         saved = self._save(self._count)
@@ -117,7 +117,7 @@ class Checkpoints:
         return list(range(max(1, self._count - self._keys.keep + 1), self._count + 1))
 
     def paths(self, number: int) -> list[str]:
-        """Return the paths of the files that this rank reads of a checkpoint."""
+        """Return the paths of the files of a checkpoint that this rank reads."""
         return [self._outputs.path(name) for name in self._library.names(self._part(self._other, number))]
 
     def forget(self) -> None:
@@ -130,8 +130,8 @@ class Checkpoints:
             page_cache.drop(self._outputs.path(name))
 
     def restore(self, number: int) -> Restored:
-        """Read the files of a checkpoint. Raise InfrastructureError if the file system fails, and InvalidRun if a file
-        is too short or cannot be loaded, or if its contents are compared and differ.
+        """Read this rank's files of a checkpoint. Raise InfrastructureError if the file system fails. Raise InvalidRun
+        if a file is too short, if it cannot be loaded, or if its contents are compared and differ.
         """
         return self._library.read(self._part(self._other, number), self._keys.verify)
 
@@ -142,8 +142,8 @@ class Checkpoints:
         self._outputs.close()
 
     def _part(self, rank: int, number: int) -> CheckpointPart:
-        """Return the files of a checkpoint that `rank` writes. A later checkpoint has the same file names as the
-        checkpoint that it overwrites.
+        """Return the files that `rank` writes of the checkpoint `number`. A later checkpoint that overwrites an earlier
+        one uses the file names of the earlier one.
 
         No two files of a run have equal blocks, unless a rank has more than 1024 files.
         """

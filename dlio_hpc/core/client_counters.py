@@ -50,7 +50,7 @@ def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
 
 def _lustre(fsname: str) -> Traffic | None:
     """Read the counters of the Lustre client, or return None if they cannot be read. llite counts the bytes that
-    programs read, osc the bytes from storage targets, and mdc the bytes from metadata targets (DoM).
+    programs read. osc counts the bytes from storage targets, and mdc counts the bytes from metadata targets (DoM).
     """
     for root in map(Path, _LUSTRE):
         asked = list(_read_bytes(root, f"llite/{fsname}-*/stats"))
@@ -96,9 +96,10 @@ def _nfs(mount: str) -> Traffic | None:
 
 
 def _disks(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
-    """Return a function that reads the counters of the disks below a file system, or None if there are none. The kernel
-    counts a block request for a process even if a loop device, or a device in memory that is mounted elsewhere, answers
-    it. A disk whose counter is 0 since the node started is assumed to have no counter.
+    """Return a function that reads the counters of the disks on which a file system is stored, or None if there are
+    none. The counters of the disks are used because the kernel counts a block request for a process even if no disk is
+    read, for example if a loop device answers the request from memory. If the counter of a disk is still 0, the disk is
+    assumed to have no counter.
     """
     stack = block_devices.below(file_system)
     if not stack.disks:
@@ -116,9 +117,10 @@ def _disks(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
 
 def _gluster(graph: Path) -> Traffic | None:
     """Read the counters of a GlusterFS mount, or return None if they cannot be read. The translators of the mount show
-    their state below .meta. protocol/client counts the bytes that arrived from a brick, debug/io-stats the bytes that
-    the kernel asked for. quick-read serves small files from memory, and counts each request that it serves. io-cache
-    counts nothing, so everything may come from its memory.
+    their state in the folder .meta. protocol/client counts the bytes that arrived from a brick. debug/io-stats counts
+    the bytes that the kernel requested. quick-read serves small files from memory, and counts each request that it
+    serves. io-cache also serves files from memory, but has no counter. If it is used, all bytes may have come from
+    memory.
     """
     try:
         folders = [path for path in graph.iterdir() if (path / "type").is_file() and not path.is_symlink()]
@@ -137,15 +139,17 @@ def _gluster(graph: Path) -> Traffic | None:
 
 
 def _state(translator: Path) -> dict[str, int]:
-    """Return the numbers in the state of a translator of GlusterFS: lines such as `cache-hit = 300`."""
+    """Return the numbers in the state of a translator of GlusterFS, by name. The state has lines such as `cache-hit =
+    300`.
+    """
     lines = (translator / "private").read_text(encoding="utf-8", errors="replace").splitlines()
     pairs = (line.partition(" = ") for line in lines)
     return {key.strip(): int(value) for key, _, value in pairs if value.strip().isdigit()}
 
 
 def _ceph_fuse(mount: str) -> Callable[[], Traffic | None] | None:
-    """Return a function that reads the counters of the ceph-fuse process that serves a mount, or None if its admin
-    socket is not found or may not be used (it belongs to root).
+    """Return a function that reads the counters of the ceph-fuse process that serves a mount. Return None if the admin
+    socket of the process is not found, or if this user may not use it because it belongs to root.
     """
     for line in procfs.text("/proc/net/unix").splitlines():
         path = line.rpartition(" ")[2]
@@ -157,8 +161,8 @@ def _ceph_fuse(mount: str) -> Callable[[], Traffic | None] | None:
 
 
 def _ceph_traffic(socket: str) -> Traffic | None:
-    """Read the counters of ceph-fuse. The messengers count all bytes that arrived, answers of metadata servers
-    included. The throttle of the objecter gives an upper limit of the bytes of requests to OSDs. The smaller of the two
+    """Read the counters of ceph-fuse. The messengers count all bytes that arrived, which include answers of metadata
+    servers. The throttle of the objecter counts an upper limit of the bytes in requests to OSDs. The smaller of the two
     numbers is used.
     """
     counters = _asked(socket, "perf dump")
@@ -173,8 +177,8 @@ def _ceph_traffic(socket: str) -> Traffic | None:
 
 
 def _asked(path: str, command: str) -> dict[str, Any] | None:
-    """Return what a daemon of Ceph answers on its admin socket, or None if it does not answer. A request is a JSON
-    document that ends with a zero byte; the answer begins with its length in four bytes.
+    """Send a command to the admin socket of a Ceph daemon. Return the answer, or None if there is no answer. A request
+    is a JSON document that ends with a zero byte; the answer begins with its length in four bytes.
     """
     try:
         with socket.socket(socket.AF_UNIX) as connection:

@@ -72,8 +72,8 @@ def barrier(comm: "Intracomm") -> None:
 
 def assemble(comm: "Intracomm") -> None:
     """Wait for all ranks before a collective call of MPI that is not timed, and before MPI_Finalize. Ranks arrive there
-    at different times, because they start, import, write or end at different speeds, or because rank 0 works for all
-    of them. In the collective call itself, MPI would poll without sleeping.
+    at different times, because they start, import, write or end at different speeds, or because rank 0 works for all of
+    them. If ranks waited in the collective call itself, MPI would poll without sleeping.
 
     The pause between polls grows with the time waited, to at most 10 ms. A long wait therefore costs less CPU time than
     in barrier(), but ends a few percent later.

@@ -65,8 +65,8 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return by how much the compressed data are larger than the random data in them. The result is a list with a
-    value for each share of random data in _SHARES. Each value is a share of the size of the uncompressed data.
+    """Return how many bytes the compressed data have in addition to their random data. The result is a list with a
+    value for each share of random data in _SHARES. Each value is relative to the size of the uncompressed data.
     at_once: number of bytes that gzip compresses together. table: measured values, with a row for each number in
     _AT_ONCE and a column for each share. Between two rows, values are interpolated linearly in the logarithm of
     `at_once`.

@@ -71,9 +71,9 @@ def check_cores(workload: Workload, ranks_on_node: int) -> None:
     wanted = ranks * (1 + threads)
     if wanted > cores:
         raise ConfigError(
-            f"compute.mode: spin needs {wanted} cores, but only {cores} are available. Each of "
+            f"compute.mode=spin needs {wanted} cores, but only {cores} are available. Each of "
             f"{counted(ranks, 'rank')} needs "
             f"a core for itself and one for each of its {counted(threads, 'reader and preprocessing thread')}. "
             "Use fewer ranks "
-            "or threads, or compute.mode: sleep"
+            "or threads, or compute.mode=sleep"
         )

@@ -24,9 +24,9 @@ _SEED = 2021
 
 
 class Compressibility(NamedTuple):
-    """Compressibility of the content stream. bits: number of random bits in each byte; the other, higher bits are zero.
-    random_words: number of random words in each block. They are divided equally among the pages of the block and stand
-    at the front of each page; the rest of a page repeats its last random word.
+    """Compressibility of the content stream. bits: number of random bits in each byte, which are its lowest bits; the
+    other bits are zero. random_words: number of random words in each block. These words are divided equally among the
+    pages of the block. A page begins with its random words; the rest of the page repeats the last of them.
     """
 
     bits: int = 8
@@ -37,8 +37,8 @@ RANDOM = Compressibility()
 
 
 def pieces(first: int, count: int, compressibility: Compressibility = RANDOM) -> Iterator[memoryview]:
-    """Yield bytes `first` to `first + count` (exclusive) of the stream in pieces of at most 1 MiB. A piece is valid
-    only until the next piece is requested.
+    """Yield `count` bytes of the stream, from byte `first` on, in pieces of at most 1 MiB. A piece is valid only until
+    the next piece is requested.
     """
     memory = np.empty(min(BLOCK, count), np.uint8)
     for done in range(0, count, BLOCK):
@@ -57,7 +57,7 @@ def fill(row: Rows, first: int, compressibility: Compressibility = RANDOM) -> No
 
 
 def _fill_in_block(row: Rows, first: int, compressibility: Compressibility) -> None:
-    """Fill `row` with the bytes of the stream that start at byte `first`. All of them are in one block."""
+    """Fill `row` with the bytes of the stream that start at byte `first`. All these bytes must be in one block."""
     number, begin = divmod(first, BLOCK)
     lead = min(-begin % WORD, len(row))
     count = (len(row) - lead) // WORD
@@ -85,7 +85,9 @@ def head(first: int, compressibility: Compressibility = RANDOM) -> bytes:
 
 
 def words_at(positions: npt.NDArray[np.int64], compressibility: Compressibility = RANDOM) -> npt.NDArray[np.uint64]:
-    """Return, for each of `positions`, the 64-bit word of the stream that contains this byte."""
+    """Return an array of 64-bit words of the stream, one for each byte position in `positions`: the word that contains
+    the byte at this position.
+    """
     numbers, begins = np.divmod(positions, BLOCK)
     firsts = _first_block(compressibility.random_words)[begins // WORD]
     result: npt.NDArray[np.uint64] = firsts + numbers.astype(np.uint64) * np.uint64(_SHIFT)
@@ -99,7 +101,7 @@ def _mask(bits: int) -> int:
 
 @functools.lru_cache(8)
 def _first_block(random_words: int) -> npt.NDArray[np.uint64]:
-    """Return block 0 of the stream, with `random_words` random words but at least one in each page."""
+    """Return block 0 of the stream. It has `random_words` random words, but at least one in each page."""
     base = np.random.PCG64(_SEED).random_raw(BLOCK // WORD)
     if random_words == len(base):
         return base

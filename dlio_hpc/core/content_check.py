@@ -21,9 +21,9 @@ _AT_ONCE = 64
 
 
 class Verification:
-    """Comparison of the samples of batches with the generated contents. `reader.verify_content` selects what is
-    compared. "none": nothing. "first": the beginning of the first sample of each batch; this detects foreign and
-    overwritten files and takes microseconds. "all": every byte of every sample.
+    """Comparison of the samples of batches with the generated contents. The key reader.verify_content selects what is
+    compared. "none": nothing is compared. "first": the beginning of the first sample of each batch is compared. This
+    takes microseconds and detects foreign and overwritten files. "all": every byte of every sample is compared.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -42,8 +42,9 @@ class Verification:
         return self._extent == "all"
 
     def __call__(self, batch: Batch) -> int:
-        """Compare a batch, and return the number of its samples that are compared. Raise InvalidRun if a sample differs
-        from the generated contents. Beginnings are compared later, many at a time, because that is faster.
+        """Compare a batch, and return the number of samples that are compared. Raise InvalidRun if a sample differs
+        from the generated contents. If only beginnings of samples are compared, they are collected and compared later,
+        because it is faster to compare many at a time.
         """
         if self._extent == "none" or not len(batch.rows):
             return 0
@@ -59,8 +60,8 @@ class Verification:
         return len(batch.rows)
 
     def finish(self) -> None:
-        """Compare the beginnings that have not been compared yet. Raise InvalidRun if one differs from the generated
-        contents.
+        """Compare the beginnings of samples that have not been compared yet. Raise InvalidRun if one of them differs
+        from the generated contents.
         """
         beginnings, self._beginnings = self._beginnings, []
         if not beginnings:
@@ -98,6 +99,6 @@ class Verification:
             if at is not None:
                 raise InvalidRun(
                     f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
-                    f"expected {expected[at]:#04x}: {_REMEDY}, unless dlio-hpc datasets verify finds no fault "
-                    "(then only the read was wrong)"
+                    f"expected {expected[at]:#04x}: {_REMEDY}. If dlio-hpc datasets verify finds no fault, "
+                    "the dataset is intact, and only the read was wrong"
                 )

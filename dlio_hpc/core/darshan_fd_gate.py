@@ -26,7 +26,7 @@ def is_watched() -> bool:
 
 class _Gate:
     """A lock that admits either any number of threads that open files, or one thread that closes a file. A process has
-    a single such lock, because its threads share the descriptors.
+    only one such lock, because all its threads share the same descriptors.
     """
 
     def __init__(self) -> None:

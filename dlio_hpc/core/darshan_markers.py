@@ -1,5 +1,5 @@
-"""Marker reads: reads of a small file. Both the benchmark and Darshan record the time of each of these reads. The two
-clocks are aligned by these times (see darshan/clock_alignment.py).
+"""Marker reads: reads of a small file. Both the benchmark and Darshan record the time of each marker read. These times
+are used to align their two clocks (see darshan/clock_alignment.py).
 """
 
 import os
@@ -24,7 +24,7 @@ _READS = 5
 
 
 class MarkerReads:
-    """Marker reads of a rank. Creating the object writes the marker file on rank 0. taken: timestamps before and after
+    """Marker reads of a rank. On rank 0, the constructor writes the marker file. taken: timestamps before and after
     each marker read, shape (marker reads, 2); empty if Darshan does not watch the rank or the marker file cannot be
     written.
     """

@@ -20,7 +20,9 @@ _LOG, _PRELOAD = "DARSHAN_LOGFILE", "LD_PRELOAD"
 
 
 class WorkerLogs:
-    """Logs of the worker processes of a rank. Creating the object creates their folder, beside the log of the ranks."""
+    """Logs of the worker processes of a rank. The constructor creates the folder of these logs, next to the log of the
+    ranks.
+    """
 
     def __init__(self, rank: int, log: str) -> None:
         self._rank = rank
@@ -32,7 +34,7 @@ class WorkerLogs:
         """Let Darshan record the Python processes that are started in a `with` block. Other programs are not recorded,
         because libraries start small programs when they are imported, and such a program could take the name of a log.
 
-        Python's resource tracker, which it starts before the first worker, is not recorded.
+        Python starts its resource tracker before the first worker. The resource tracker is not recorded.
         """
         resource_tracker.ensure_running()
         python = setup.expression(os.fsdecode(spawn.get_executable()).partition(" ")[0])
@@ -54,7 +56,7 @@ class WorkerLogs:
                     os.environ[name] = value
 
     def named(self, epoch: int) -> Callable[[int], None]:
-        """Return a function to call in each worker of an epoch, with the number of the worker."""
+        """Return a function that each worker of an epoch must call, with the number of the worker as argument."""
         return partial(_name, os.path.join(self._folder, f"rank-{self._rank}-epoch-{epoch}-worker-"))
 
 
@@ -67,8 +69,8 @@ def of_rank(rank: int, workload: Workload) -> WorkerLogs | None:
 
 
 def _name(beginning: str, worker: int) -> None:
-    """Give the log of this worker process its name, which Darshan looks up when the process ends. Keep libdarshan out
-    of processes that the worker starts, which would write a log of the same name.
+    """Set the name of the log of this worker process. Darshan looks the name up when the process ends. Do not load
+    libdarshan into processes that the worker starts, because they would write a log of the same name.
     """
     os.environ[_LOG] = f"{beginning}{worker}.darshan"
     libraries = os.environ.get(_PRELOAD, "").replace(":", " ").split()

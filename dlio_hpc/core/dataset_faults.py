@@ -9,8 +9,8 @@ SCAN_AGAIN = "submit the workload again, which scans the dataset again"
 
 
 class UnplannedFile(InvalidRun):
-    """A file of the dataset is missing, corrupted, or not as planned. The message is that for a generated dataset.
-    existing: message for a dataset that existed already.
+    """A file of the dataset is missing, corrupted, or not as planned. The message of the exception is written for a
+    generated dataset. existing: message for a dataset that existed already.
     """
 
     def __init__(self, generated: str, existing: str = "") -> None:
@@ -38,7 +38,7 @@ def unopened(path: str, fault: OSError) -> DlioError:
     fact = f"cannot read {of_system(fault, path)}"
     return UnplannedFile(
         f"{fact}; the dataset may have been removed or never generated",
-        f"{fact}; it was there when the dataset was scanned: {SCAN_AGAIN}",
+        f"{fact}; the file existed when the dataset was scanned: {SCAN_AGAIN}",
     )
 
 

@@ -83,10 +83,10 @@ class ReadLog:
     histograms at intervals, and then forgotten.
 
     io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. waited_s:
-    seconds of the waits for batches in which at least one file is read, opened or closed. total_s, longest_s: sum and
-    maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of the request sizes,
-    without requests of unknown size. activity: bytes (of samples and overhead), requests, and seconds with at least one
-    read in flight, each as an amount over time.
+    seconds in which the rank waits for a batch while at least one file is read, opened or closed. total_s, longest_s:
+    sum and maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of the request
+    sizes, without requests of unknown size. activity: bytes (of samples and overhead), requests, and seconds with at
+    least one read in flight, each as an amount over time.
     """
 
     def __init__(self) -> None:
@@ -114,8 +114,8 @@ class ReadLog:
         return made
 
     def add(self, tally: Tally) -> bool:
-        """Collect the reads of a batch. Return True if so many reads have been collected that the caller must now call
-        fold().
+        """Collect the reads of a batch. Return True if the caller must now call fold(), because many reads have been
+        collected.
         """
         self._starts += tally.starts
         self._ends += tally.ends
@@ -126,8 +126,9 @@ class ReadLog:
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
         """Add the collected reads to the totals and histograms. steps: completed steps in order of time, shape (n,
-        columns of a step). until: time in seconds. No read that is collected later starts before it, so the totals up
-        to this time are final. If a read ends after `until`, its remainder is kept for the next call.
+        columns of a step). until: time in seconds; all reads that are collected later start at this time or after it.
+        The totals up to this time are therefore final. If a read ends after `until`, the rest of the read is kept for
+        the next call.
         """
         reads = np.array([self._starts, self._ends])
         latencies = reads[1] - reads[0]
@@ -153,8 +154,8 @@ class ReadLog:
 
 
 def _until(times: Floats, until: float) -> tuple[Floats, Floats]:
-    """Return the union of intervals up to the time `until`, and the parts of the intervals after it. times: start and
-    end of each interval, shape (2, n).
+    """Return the union of intervals up to the time `until`, and the parts of the intervals after this time. times:
+    start and end of each interval, shape (2, n).
     """
     return (
         intervals.union(np.minimum(times[:, times[0] < until], until)),

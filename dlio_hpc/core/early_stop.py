@@ -36,8 +36,8 @@ class Stop:
             self._next = clock.now() + _CHECK_S
 
     def barrier(self) -> bool:
-        """Wait for all ranks. Return on every rank whether all ranks must stop. Where each rank has a core, the first
-        polls have no pause; the barrier otherwise costs as much as clock.barrier().
+        """Wait for all ranks. Return on every rank whether all ranks must stop. If each rank has a core, there is no
+        pause between the first polls. Otherwise, the barrier costs as much as clock.barrier().
         """
         self._look()
         if self._comm.size == 1:
@@ -46,8 +46,8 @@ class Stop:
         return bool(self._verdict[0])
 
     def check(self, message: str) -> None:
-        """On rank 0, raise Incomplete with `message` if the stop file exists, that is, if the time limit is near. The
-        exception ends all ranks. On other ranks, do nothing.
+        """Check on rank 0 whether the stop file exists, which means that the time limit is near. If it exists, raise
+        Incomplete with `message`. The exception ends all ranks. On other ranks, do nothing.
         """
         self._look()
         if self._vote[0]:

@@ -53,8 +53,8 @@ def versions() -> dict[str, str]:
 
 
 class NodeMemory(NamedTuple):
-    """Bytes of memory of all nodes together. limit: memory that the job may use. physical: memory that the nodes have,
-    whose page cache other jobs and services may have filled.
+    """Memory of all nodes together, in bytes. limit: memory that the job may use. physical: memory that the nodes have.
+    Other jobs and services may use it, too, and may have filled its page cache.
     """
 
     limit: int
@@ -82,8 +82,8 @@ def write(comm: "Intracomm", directory: Path) -> NodeMemory | None:
 
 
 def _variables() -> dict[str, str]:
-    """Return the variables to record, by name: those of a job around this one, which the ranks do not see, and those of
-    the ranks.
+    """Return the environment variables to record, by name: the variables of the ranks, and the variables of an
+    enclosing job, which the ranks do not see.
     """
     hidden = {
         name.removeprefix(SURROUNDING): value for name, value in os.environ.items() if name.startswith(SURROUNDING)

@@ -42,12 +42,12 @@ class EvaluationPasses:
         self._ranks_of_node = node.size
 
     def is_due(self, epoch: int) -> bool:
-        """Return whether a pass follows the epoch with index `epoch`."""
+        """Return whether an evaluation pass follows the epoch with index `epoch`."""
         return (epoch + 1) % self._every == 0
 
     def evaluate(self, epoch: int, stop: Stop) -> tuple[Floats, bool]:
-        """Run the steps of a pass. Return its record, and whether time ran out before its last step. Raise InvalidRun
-        if a sample differs from the generated contents.
+        """Run the steps of an evaluation pass. Return the record of the pass, and whether time ran out before the last
+        step of the pass. Raise InvalidRun if a sample differs from the generated contents.
         """
         begun = clock.now()
         first, last = self._positions

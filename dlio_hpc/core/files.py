@@ -1,4 +1,4 @@
-"""Files that are read with preadv(2). All threads of a rank share the descriptors. Each request is counted when it
+"""Files that are read with preadv(2). All threads of a rank share the file descriptors. Each request is counted when it
 returns.
 """
 
@@ -111,8 +111,8 @@ class OpenFile(NamedTuple):
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:
-        """Request a byte at `offset`, where the file ends. A program that reads until it finds the end of a file makes
-        the same request.
+        """Request a byte at `offset`, the end of the file. A program that reads a file until no data are left makes the
+        same request.
         """
         self.ask([memoryview(bytearray(1))], offset, tally)
 
@@ -134,7 +134,7 @@ def open_file(path: str, direct: bool = False) -> OpenFile:
             return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)), direct)
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:
-            raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault
+            raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct=false") from fault
         raise unopened(path, fault) from fault
 
 
@@ -158,9 +158,9 @@ def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
 
 class OpenFiles:
     """Cache of the open files of a dataset, by file number. Files are read in requests of at most `transfer_size`
-    bytes. once: if True, files are not kept: each request opens its file and closes it. If each file holds one sample
-    in one array, files are read in this way, because an epoch does not need a file again. `reader.reopen` sets it for
-    all files.
+    bytes. once: if True, files are not kept open: each request opens its file and closes it. It is True if the key
+    reader.reopen is set, or if each file holds one sample in one array, because an epoch then needs each file only
+    once.
     """
 
     def __init__(
@@ -201,8 +201,8 @@ class OpenFiles:
                 tally.handle(started)
 
     def _fetch_small(self, get: Callable[[int], OpenFile], reads: ReadRequests, tally: Tally) -> None:
-        """Read requests that need one call each. The loop does little else than the calls, because a small request
-        takes less time than a few statements. get: function that returns the file with a given number.
+        """Read requests that need one call each. The loop has as few statements as possible, because a few statements
+        take more time than a small request. get: function that returns the file with a given number.
         """
         preadv = os.preadv
         counts: list[int] = []
@@ -227,7 +227,7 @@ class OpenFiles:
                     get(number).read(views, offset, self._transfer_size, tally, count)
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
-        """Request a byte at `offset`, where file `number` ends. A program that reads until it finds the end of a file
+        """Request a byte at `offset`, the end of file `number`. A program that reads a file until no data are left
         makes the same request.
         """
         self._kept.get(number, tally).find_end(offset, tally)
@@ -251,8 +251,8 @@ def _aligned_buffer(size: int) -> memoryview:
 
 
 def _fit_for_direct(views: list[memoryview], offset: int) -> bool:
-    """Return whether O_DIRECT can read into `views` without a copy: offset, sizes and addresses are multiples of a
-    block.
+    """Return whether O_DIRECT can read into `views` without a copy. It can if offset, sizes and addresses are multiples
+    of the block size.
     """
     return offset % BLOCK == 0 and all(
         len(view) % BLOCK == 0 and addressof(c_char.from_buffer(view)) % BLOCK == 0 for view in views

@@ -17,15 +17,17 @@ _OPERATIONS: dict[Pattern, str] = {"sequential": "read", "random": "randread"}
 
 
 class FioThread(NamedTuple):
-    """A thread of fio. paths: files that it reads. offset: share of each file that it skips."""
+    """A thread of fio. paths: paths of the files that the thread reads. offset: fraction of each file, at its
+    beginning, that the thread skips.
+    """
 
     paths: list[str]
     offset: float
 
     @property
     def largest_request(self) -> int:
-        """Bytes of the largest request that each file has room for, in whole blocks; 0 if there is none. fio rounds an
-        offset to a multiple of the request.
+        """Size in bytes of the largest request, in whole blocks, that fits into each file after the offset; 0 if a file
+        is too small. fio rounds the offset to a multiple of the request size.
         """
         smallest = min(os.stat(path).st_size for path in self.paths)
         room = smallest * (1 - self.offset) / 2 if self.offset else smallest
@@ -33,7 +35,9 @@ class FioThread(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Outcome of a run of fio. version: such as fio-3.36. why_not: reason why fio did not run; None if it ran."""
+    """Result of a run of fio. version: version of fio, such as fio-3.36. why_not: reason why fio did not run; None if
+    it ran.
+    """
 
     version: str
     bytes_read: int
@@ -42,8 +46,8 @@ class Count(NamedTuple):
 
 
 def run(jobs: list[FioThread], pattern: Pattern, request: int, seconds: float) -> Count:
-    """Read with a thread for each job for `seconds`, in requests of `request` bytes with O_DIRECT. fio never writes or
-    creates a file, and does not drop files from the page cache.
+    """Run fio for `seconds`, with a thread for each job. The threads read in requests of `request` bytes with O_DIRECT.
+    fio never writes or creates a file, and does not drop files from the page cache.
     """
     program = shutil.which("fio")
     if program is None:
@@ -74,7 +78,7 @@ def arguments(jobs: list[FioThread], pattern: Pattern, request: int, seconds: fl
 
 
 def _joined(paths: list[str]) -> str:
-    """Return the names of the first files as fio takes them, within fio's limit of the length."""
+    """Return the argument of fio's option --filename: as many of the paths as fit into the length that fio allows."""
     text = ""
     for path in paths:
         name = path.replace("\\", "\\\\").replace(":", "\\:")
@@ -85,7 +89,7 @@ def _joined(paths: list[str]) -> str:
 
 
 def counted(output: str, errors: str, exit_code: int) -> Count:
-    """Return what fio read, from its output. fio may print warnings before the JSON document."""
+    """Parse the output of fio, and return the result of the run. fio may print warnings before the JSON document."""
     try:
         report = json.loads(output[output.index("{") :])
         group = report["jobs"][0]

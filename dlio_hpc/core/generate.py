@@ -1,4 +1,4 @@
-"""Generate a dataset; each rank writes a contiguous share of the files."""
+"""Generate a dataset. Each rank writes a range of consecutive files."""
 
 import os
 from collections.abc import Iterator
@@ -86,10 +86,11 @@ def _created(folder: int, path: str) -> Iterator[int]:
     """Create the file `path` in the open folder, and yield its descriptor for writing in a `with` block. Links are not
     followed. At the end of the block, the file is synced to disk (fsync).
 
-    Under Darshan, the file is opened by its full path, as in OutputFolder.
+    Under Darshan, the file is opened by its full path, because Darshan does not resolve names relative to a directory
+    descriptor.
 
-    Raise InfrastructureError if the file cannot be written. Raise ConfigError if there is a link, a pipe or a folder in
-    its place.
+    Raise InfrastructureError if the file cannot be written. Raise ConfigError if `path` is already a link, a pipe or a
+    folder.
     """
     try:
         name = path if darshan_fd_gate.is_watched() else os.path.basename(path)

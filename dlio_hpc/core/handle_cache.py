@@ -26,8 +26,8 @@ H = TypeVar("H", bound=Closable)
 class HandleCache(Generic[H]):
     """Cache of the 64 most recently used files. opened: function that opens the file with a given number.
 
-    A thread pins the last 32 files that it asked for. A pinned file is not closed, so a thread may use a file until it
-    has asked for 32 other files. A thread needs no lock for a file that it has pinned already.
+    A thread pins the last 32 files that it requested. A pinned file is not closed, so a thread may use a file until the
+    thread has requested 32 other files. A thread needs no lock for a file that it has already pinned.
     """
 
     def __init__(self, opened: Callable[[int, Tally], H]) -> None:
@@ -68,7 +68,7 @@ class HandleCache(Generic[H]):
             raise
 
     def close(self) -> None:
-        """Close all files. No thread may be using one. A later use of a file opens it again."""
+        """Close all files. No thread may be using a file at that time. A later use of a file opens it again."""
         with self._lock:
             for entry in self._entries.values():
                 entry.close()

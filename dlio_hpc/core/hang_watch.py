@@ -1,7 +1,7 @@
 """Watch for storage that does not respond. A rank that waits for storage in a system call reaches no barrier, and the
-time limit would end the job without a result. A thread of each rank therefore checks at intervals what its rank waits
-in. If the time limit is near, the ranks write this and their finished epochs to files, and one rank writes the result
-and ends all ranks. Ranks that wait for storage cannot communicate by MPI.
+time limit would end the job without a result. A thread of each rank therefore checks at intervals in which call its
+rank waits. If the time limit is near, the ranks write this call and their finished epochs to files, and one rank writes
+the result and ends all ranks. Ranks that wait for storage cannot communicate by MPI.
 """
 
 import io
@@ -44,7 +44,9 @@ Doing = Literal["storage", "ranks", "compute", "other"]
 
 
 class RankSighting(Struct, frozen=True):
-    """What a rank waits in. call: system call. seconds: time for which it is known to wait. since: time, UTC."""
+    """State of a rank that may wait for storage. call: description of the system call in which the rank waits. seconds:
+    seconds for which the rank is known to wait. since: UTC time since which the rank is known to wait.
+    """
 
     rank: int
     doing: Doing
@@ -54,8 +56,9 @@ class RankSighting(Struct, frozen=True):
 
 
 class HangTimes(NamedTuple):
-    """Times in seconds. patience: time after which storage counts as not responding. notice: time after the order to
-    stop in which ranks can stop by themselves. late: time to wait for other ranks. look: time between two checks.
+    """Times in seconds. patience: time of waiting after which storage is regarded as not responding. notice: time that
+    ranks have, after the order to stop, to stop by themselves. late: time to wait for other ranks. look: time between
+    two checks.
     """
 
     patience: float
@@ -65,16 +68,16 @@ class HangTimes(NamedTuple):
 
 
 def limits(warning_time: float) -> HangTimes:
-    """Return the times of a job. warning_time: seconds from the order to stop to the time limit."""
+    """Return the times for a job. warning_time: seconds between the order to stop and the time limit."""
     patience = min(warning_time / 3, _PATIENCE_S)
     return HangTimes(patience, warning_time / 2, min(warning_time / 10, _LATE_S), min(_LOOK_S, patience / 4))
 
 
 class HangWatch:
     """Context manager that watches this rank in a thread. directory, folder: folders of the job and of the run. finish:
-    function that one rank calls to report. Its arguments are the reason, a text that says what is kept, the rank that
-    hangs longest, and the merged epochs that have ended on all ranks, or None if there are none. It must end all ranks.
-    live: writer of the state of this rank.
+    function that one rank calls to report. It has four arguments: the reason; a text that says what is kept; the rank
+    that has been hanging longest; and the merged epochs that have ended on all ranks, or None if no epoch has ended.
+    The function must end all ranks. live: writer of the state of this rank.
     """
 
     def __init__(
@@ -115,7 +118,9 @@ class HangWatch:
             safe_folders.discard(self._folder)
 
     def watch(self, recorder: Recorder) -> None:
-        """Keep the epochs of this recorder if storage does not respond, and write the state of the recorder."""
+        """Keep the epochs of this recorder if storage does not respond, and let `live` write the state of the
+        recorder.
+        """
         self._recorder = recorder
         self._live.watch(recorder)
 
@@ -128,8 +133,8 @@ class HangWatch:
                 print(f"dlio-hpc: rank {self._rank}: {fault}", file=sys.stderr)
 
     def _look(self, now: float) -> None:
-        """Check what this rank does. If the job was told to stop, and this or another rank makes no progress, write the
-        state of this rank. If this rank is to report, report.
+        """Check what this rank does. If the job was told to stop, and this rank or another rank makes no progress,
+        write the state of this rank. Once the other ranks have had time to write their states, call _report().
         """
         doing, lasts = self._doing(now)
         longest = self._calls.longest() if doing == "other" and lasts >= min(_QUIET_S, self._times.patience) else None
@@ -150,7 +155,7 @@ class HangWatch:
             self._report()
 
     def _doing(self, now: float) -> tuple[Doing, float]:
-        """Return what the main thread does, and the seconds for which it has made no progress."""
+        """Return what the main thread does, and the seconds for which the main thread has made no progress."""
         frame = sys._current_frames().get(self._main)
         doing, place = _doing(frame)
         done = self._recorder.done if self._recorder is not None else 0
@@ -160,7 +165,7 @@ class HangWatch:
         return doing, now - self._progress
 
     def _write(self, sighting: RankSighting, now: float) -> None:
-        """Write what this rank does and, the first time, the epochs that have ended."""
+        """Write to files what this rank does and, at the first call, the epochs that have ended."""
         self._folder.mkdir(exist_ok=True)
         if self._written is None:
             finished = self._recorder.finished(self._workload) if self._recorder is not None else {}
@@ -190,7 +195,9 @@ class HangWatch:
         self._finish(text, kept if epochs else "no epoch had ended", rank, merged)
 
     def _merged(self) -> tuple[int, Merged | None]:
-        """Return the number of epochs that have ended on all ranks, and their recordings, or None for no epoch."""
+        """Return the number of epochs that have ended on all ranks, and the merged recordings of these epochs. The
+        recordings are None if no epoch has ended on all ranks.
+        """
         names = os.listdir(self._folder)
         for epochs in sorted({int(name.split("-")[2][:-4]) for name in names if name.endswith(".npz")}, reverse=True):
             wanted = [_recording_name(rank, epochs) for rank in range(len(self._hosts))]
@@ -201,7 +208,9 @@ class HangWatch:
 
 
 def _doing(frame: FrameType | None) -> tuple[Doing, tuple[FrameType, int] | None]:
-    """Return what a thread does, and the place in the program where it does this. frame: its innermost frame."""
+    """Return what a thread does, and the place in the program where the thread is. frame: innermost stack frame of the
+    thread.
+    """
     inner = frame
     while frame is not None:
         if frame.f_code in _WAITS:
@@ -220,16 +229,16 @@ def _is_same(one: tuple[FrameType, int], other: tuple[FrameType, int]) -> bool:
 
 
 def message(sightings: list[RankSighting], hosts: list[str]) -> tuple[str, int] | None:
-    """Return a text that says which rank waits in which call, and this rank. Return None if no rank is known to wait
-    for storage, unless a rank has written nothing and all others wait for it. hosts: for each rank, the name of its
-    node.
+    """Return a text about a rank that hangs, and the number of this rank. If ranks are known to wait for storage, the
+    text names the call in which one of them waits. Otherwise, if a rank has written nothing and all others wait for it,
+    the text names this rank. Otherwise, return None. hosts: for each rank, the name of its node.
     """
     waiting = sorted((one for one in sightings if one.doing == "storage"), key=lambda one: -one.seconds)
     silent = sorted(set(range(len(hosts))) - {one.rank for one in sightings})
     without = f"rank {silent[0]} ({hosts[silent[0]]})" if silent else ""
     if len(silent) > 1:
         without += f" and {len(silent) - 1} other rank{'s' * (len(silent) > 2)}"
-    held = f"{without} {'does' if len(silent) == 1 else 'do'} not answer: stopped, or held in a call of a library"
+    held = f"{without} {'does' if len(silent) == 1 else 'do'} not respond: stopped, or waiting in a library call"
     if not waiting:
         if not silent or any(one.doing != "ranks" for one in sightings):
             return None
@@ -241,7 +250,7 @@ def message(sightings: list[RankSighting], hosts: list[str]) -> tuple[str, int] 
         f"({units.format_seconds(first.seconds)})"
     )
     if len(waiting) > 1:
-        text += f", and {len(waiting) - 1} other rank{'s' * (len(waiting) > 2)} in calls of their own"
+        text += f", and {len(waiting) - 1} other rank{'s' * (len(waiting) > 2)} in other calls"
     return (f"{text}; {held}" if silent else text), first.rank
 
 
@@ -301,7 +310,7 @@ _COUNTS = ("opens", "overhead_bytes", "requests", "preprocess_s")
 
 
 def _common(recordings: list[Recording]) -> list[Recording]:
-    """Return the recordings, restricted to the checkpoints and passes that all ranks have."""
+    """Return the recordings with only those checkpoints and evaluation passes that all ranks have recorded."""
     for name in ("checkpoints", "restored", "evaluated"):
         least = min(len(getattr(recording, name)) for recording in recordings)
         recordings = [recording._replace(**{name: getattr(recording, name)[:least]}) for recording in recordings]

@@ -15,8 +15,8 @@ _LIBRARY = re.compile(r"\S*/libmpi[^/\s]*\.so\S*")
 
 
 def fault(path: str) -> str:
-    """Return why ranks in this image cannot run the plan at `path`; an empty text if they can. Raise ImportError if
-    mpi4py finds no MPI library.
+    """Return the reason why ranks in this image cannot run the plan at `path`. Return an empty text if they can run it.
+    Raise ImportError if mpi4py finds no MPI library.
     """
     try:
         plan, _ = load(Path(path))
@@ -27,16 +27,16 @@ def fault(path: str) -> str:
 
 
 def site_mpi_fault(image: Container, libraries: list[str]) -> str:
-    """Return an error message if ranks do not load the MPI of the site, although the profile requests it. libraries:
-    paths of the MPI libraries that this process has loaded. If the profile binds nothing itself, an option of the
-    engine binds the site's MPI, and its path is unknown: return an empty text.
+    """Return an error message if the profile requests the MPI of the site but ranks load another MPI. libraries: paths
+    of the MPI libraries that this process has loaded. If the profile itself binds no paths, an option of the container
+    engine binds the site's MPI. The path of this MPI is then unknown, so return an empty text.
     """
     targets = [parse_bind(text).target.rstrip("/") for text in image.binds]
     if not targets or any(path.startswith(f"{target}/") for target in targets for path in libraries):
         return ""
     loaded = ", ".join(libraries) or "no libmpi"
     return (
-        f"mpi4py loads {loaded} instead of the site's MPI (container.mpi: site); remove the MPI from the image, or "
+        f"mpi4py loads {loaded} instead of the site's MPI (container.mpi=site); remove the MPI from the image, or "
         "name the library in rank_environment, such as MPI4PY_LIBMPI: /opt/PATH/libmpi.so.12"
     )
 

@@ -1,5 +1,5 @@
-"""Interruptions of a run: times in which ranks were stopped, or in which the emulated computation took far longer than
-requested. The times of the steps contain them.
+"""Interruptions of a run: periods in which ranks were stopped, or in which the emulated computation took far longer
+than requested. The recorded times of steps include the interruptions.
 """
 
 import signal
@@ -28,7 +28,8 @@ _MOST = 20
 
 class Stops(NamedTuple):
     """Signs of interruptions on a rank. continued: timestamps at which the rank received SIGCONT. suspended_s: seconds
-    for which its node was suspended. gaps: ends and lengths of times in which no thread of the rank ran.
+    for which the node of the rank was suspended. gaps: end and length, in seconds, of each period in which no thread of
+    the rank ran.
     """
 
     continued: list[float]
@@ -39,9 +40,10 @@ class Stops(NamedTuple):
 class StopWatch:
     """Context manager that records the signs of interruptions. SIGCONT ends a stop by SIGSTOP or SIGTSTP, which batch
     systems send to suspended jobs. CLOCK_BOOTTIME counts the time in which a node is suspended; CLOCK_MONOTONIC does
-    not. A frozen control group sends no signal. Therefore, a thread sleeps for 50 ms repeatedly, and detects sleeps
-    that were far longer while the process used no CPU. has_heartbeat: whether there is such a thread. It is useful only
-    if no library holds Python's lock while it waits for storage, because this looks the same.
+    not. Processes in a frozen control group get no signal. To detect a freeze, a thread sleeps for 50 ms repeatedly,
+    and looks for sleeps that took far longer while the process used no CPU. has_heartbeat: whether there is such a
+    thread. A library that holds Python's lock while it waits for storage has the same effect as a freeze. The thread is
+    therefore useful only if no library does this.
     """
 
     def __init__(self, has_heartbeat: bool = False) -> None:
@@ -81,7 +83,7 @@ class StopWatch:
         self._continued.append(clock.now())
 
     def stops(self) -> Stops:
-        """Return what was recorded so far."""
+        """Return the signs of interruptions that have been recorded so far."""
         return Stops(list(self._continued), _suspended() - self._before, list(self._gaps))
 
 
@@ -91,7 +93,7 @@ def _suspended() -> float:
 
 def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interruption]:
     """Return the interruptions of a run, the longest first. A long computation is not reported if a stop in the same
-    step explains it. stops: signs on each rank. per_epoch: steps of an epoch.
+    step explains it. stops: signs of interruptions on each rank. per_epoch: number of steps in an epoch.
     """
     if not merged.steps.size:
         return []
@@ -105,8 +107,9 @@ def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interrupt
 
 
 def _overrun(merged: Merged, per_epoch: int) -> Iterator[Interruption]:
-    """Yield the steps whose computation took far longer than requested. If it did on all ranks in the same step, the
-    ranks were stopped, because a sleeping process does not take longer by itself.
+    """Yield an interruption for each step in which the computation took far longer than requested. If the computation
+    took too long on all ranks in the same step, the ranks were stopped, because a sleeping process does not take longer
+    by itself.
     """
     computed, asked = merge.phase(merged.steps, merge.COMPUTE), merged.steps[..., ASKED]
     over = computed - asked
@@ -122,7 +125,9 @@ def _overrun(merged: Merged, per_epoch: int) -> Iterator[Interruption]:
 
 
 def _continued(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interruption]:
-    """Yield the steps in which ranks continued after a stop, and which took longer than the median step."""
+    """Yield an interruption for each step in which ranks continued after a stop, if the step took longer than the
+    median step.
+    """
     begins = merged.steps[..., STARTED]
     ends = np.concatenate([begins[:, 1:], merged.steps[:, -1:, SYNCED]], axis=1)
     longer = (ends - begins) - np.median(ends - begins)
@@ -139,8 +144,8 @@ def _continued(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[I
 
 
 def _gaps(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interruption]:
-    """Yield the steps in which no thread of a rank ran for a while, and the sum of such times between and after steps,
-    for example in checkpoints. Times before the first step are not measured.
+    """Yield an interruption for each step with a period in which no thread of a rank ran. Also yield one for the sum of
+    such periods between and after steps, for example in checkpoints. Periods before the first step are not measured.
     """
     begins, ends = merged.steps[..., STARTED], merged.steps[..., SYNCED]
     inside: dict[int, list[float]] = {}

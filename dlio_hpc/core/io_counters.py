@@ -13,11 +13,11 @@ class Tally:
     """Counters and timestamps of the reads of a batch. An object is used by one thread or process only.
 
     bytes_read: bytes of samples. overhead_bytes: other bytes that were read with the samples. requests: number of
-    requests to the operating system. starts, ends: timestamps of each request. If a library makes the requests,
-    timestamps of each call of the library. handled: start and end of each opening and closing of a file. sizes: bytes
-    that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds spent
-    on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its start-up,
-    before the worker opened its first sample file.
+    requests to the operating system. starts, ends: timestamps of each request. If a library makes the requests, they
+    are timestamps of each call of the library. handled: start and end of each opening and closing of a file. sizes:
+    bytes that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds
+    spent on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its
+    start-up, before the worker opened its first sample file.
     """
 
     __slots__ = (
@@ -76,11 +76,11 @@ class Tally:
         self.sizes.append(UNKNOWN)
 
     def move_to_overhead(self, count: int) -> None:
-        """Move `count` bytes from bytes_read to overhead_bytes. Raise ValueError if `count` is negative: a reader has
-        then counted fewer bytes than those of its samples.
+        """Move `count` bytes from bytes_read to overhead_bytes. Raise ValueError if `count` is negative, because the
+        reader has then counted fewer bytes than its samples have.
         """
         if count < 0:
-            raise ValueError(f"a reader counted {-count} bytes less than those of its samples")
+            raise ValueError(f"a reader counted {-count} bytes fewer than its samples have")
         self.bytes_read -= count
         self.overhead_bytes += count
 

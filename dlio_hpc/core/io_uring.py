@@ -2,7 +2,8 @@
 them.
 
 The kernel and this module share two rings in memory. The submission ring holds requests, the completion ring their
-results. Both are NumPy arrays here, so that a request costs no Python object. Darshan does not see these reads.
+results. Both rings are NumPy arrays here, so that no Python object is created per request. Darshan does not see these
+reads.
 """
 
 import ctypes
@@ -68,7 +69,7 @@ _RESULT = np.dtype([("number", "i8"), ("count", "i4"), ("flags", "u4")])
 _REQUEST_BYTES, _RESULT_BYTES = np.dtype("V64"), np.dtype("V16")
 
 _REFUSALS = {
-    errno.ENOSYS: "it is older than Linux 5.6, or a container's seccomp profile hides io_uring",
+    errno.ENOSYS: "the kernel is older than Linux 5.6, or a container's seccomp profile hides io_uring",
     errno.EPERM: "kernel.io_uring_disabled is set, or a container's seccomp profile forbids io_uring",
     errno.ENOMEM: "the limit of locked memory, ulimit -l, is too low",
     errno.EINVAL: "a ring holds 1 to 32768 requests",
@@ -119,12 +120,13 @@ class Ring:
         self._batch = _Batch(entries)
 
     def read(self, descriptors: Numbers, addresses: Numbers, lengths: Numbers, offsets: Numbers) -> Completions:
-        """Read `lengths` bytes at `offsets` of the files `descriptors` to the memory at `addresses`. Each array has a
-        value per request. Lengths are below 4 GiB. A request that reads fewer bytes than its length is not repeated.
+        """Make requests and wait for all of them. Each argument is an array with a value per request: the descriptor of
+        the file, the address of the memory to read into, the length in bytes (below 4 GiB), and the offset in the file.
+        A request that reads fewer bytes than its length is not repeated.
 
-        The memory must exist until the method returns. If an exception interrupts the method, it waits for the
-        requests in flight before it raises the exception, because they write to the memory. Raise InfrastructureError
-        if the kernel fails to process the rings.
+        The memory must exist until the method returns. If an exception interrupts the method, it waits for the requests
+        in flight before it raises the exception, because they write to the memory. Raise InfrastructureError if the
+        kernel fails to process the rings.
         """
         total = len(offsets)
         if self._batch.size < total:
@@ -158,7 +160,9 @@ class Ring:
         return Completions(starts, ends, counts)
 
     def _queue(self, requests: Entries) -> None:
-        """Put requests into the submission ring. They replace requests that the kernel has not started."""
+        """Put requests into the submission ring. If the ring still holds requests that the kernel has not started, the
+        new requests replace them.
+        """
         count, started = len(requests), self._counters[self._started]
         first = started % len(self._requests)
         straight = min(count, len(self._requests) - first)
@@ -169,7 +173,7 @@ class Ring:
 
     def _enter(self, count: int, in_flight: int) -> int:
         """Start `count` queued requests, and wait until a request has finished. Return the number of requests that were
-        started. If the kernel lacks the memory to start one, only wait.
+        started. If the kernel lacks the memory to start a request, only wait.
         """
         started = self._call(_ENTER, self._descriptor, count, 1, _WAIT, *_NO_SIGNALS)
         if started >= 0:
@@ -204,15 +208,15 @@ class Ring:
         counters[self._taken] = counters[self._finished]
 
     def close(self) -> None:
-        """Release the ring. It cannot be used again."""
+        """Release the ring. The ring cannot be used after this call."""
         with darshan_fd_gate.closing():
             del self._counters, self._results, self._requests
             os.close(self._descriptor)
 
 
 class _Batch:
-    """Memory for `size` requests, which are numbered, and for their results in the order of completion. requests,
-    results: structs of the kernel as bytes. The other arrays are views of fields of these structs.
+    """Memory for `size` numbered requests and for their results. Results are in the order of completion. requests,
+    results: bytes of the kernel's structs. The other arrays are views of fields of these structs.
     """
 
     def __init__(self, size: int) -> None:
@@ -245,8 +249,8 @@ def _created(depth: int) -> tuple[int, np.void]:
 def _refused(code: int) -> ConfigError:
     reason = f": {_REFUSALS[code]}" if code in _REFUSALS else ""
     return ConfigError(
-        f"reader.engine: io_uring is not possible here: the kernel refuses it ({os.strerror(code)}{reason}); set "
-        "reader.engine: preadv"
+        f"reader.engine=io_uring is not possible here: the kernel refuses it ({os.strerror(code)}{reason}); set "
+        "reader.engine=preadv"
     )
 
 

@@ -25,10 +25,11 @@ _COHERENT = storage_proofs.COUNTED | storage_proofs.MEMORY | {"lustre", "gpfs", 
 
 
 class LiveWriter:
-    """Writer of the state of this rank. A thread calls look() at least once a second. If a state cannot be written,
-    writing stops, because the run does not depend on it.
+    """Writer of the state of this rank. A thread calls look() at least once a second. If a state cannot be written, no
+    more states are written, and the run continues.
 
-    folder: folder of the states of a run, which exists if commands can watch it. hosts: nodes of all ranks.
+    folder: folder for the states of a run. The folder exists only if commands can watch the run. hosts: nodes of all
+    ranks.
     """
 
     def __init__(self, folder: Path, hosts: Sequence[Host], rank: int, progress: Progress) -> None:
@@ -43,7 +44,7 @@ class LiveWriter:
         self._sums, self._summed = np.zeros(4), 0
 
     def watch(self, recorder: Recorder) -> None:
-        """Write the state of the steps of this recorder."""
+        """From now on, write the state of the steps that this recorder records."""
         self._recorder = recorder
 
     def look(self) -> None:

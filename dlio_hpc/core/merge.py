@@ -91,8 +91,8 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
 def of_recordings(hosts: list[Host], recordings: list[Recording]) -> Merged:
     """Merge the recordings of all ranks without MPI. They must have equal numbers of steps, and at least one step.
 
-    Ranks of other nodes than rank 0 have other clocks. All ranks leave the barrier of a step at the same time, so the
-    offset of a clock is the median of the differences between these times.
+    Ranks on different nodes have different clocks. All ranks leave the barrier of a step at the same time. The offset
+    of a clock is therefore the median of the differences between the recorded times of leaving the barriers.
     """
     first = recordings[0].steps[:, SYNCED]
     offsets = [
@@ -111,8 +111,8 @@ def of_recordings(hosts: list[Host], recordings: list[Recording]) -> Merged:
 
 
 def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBins) -> tuple[Any, ...]:
-    """Return the arrays that a rank contributes to Merged, in the order of its fields. offset: seconds that are added
-    to the clock of the rank.
+    """Return the arrays that a rank contributes to Merged, in the order of the fields of Merged. offset: seconds that
+    are added to the clock of the rank.
     """
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
@@ -140,7 +140,9 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
 
 
 def _span(activity: Activity, offset: float) -> tuple[float, float]:
-    """Return the time that the bins of a rank cover, on rank 0's clock. The span is empty if the rank has no bins."""
+    """Return the time span that the bins of a rank cover, on rank 0's clock. The span is empty if the rank has no
+    bins.
+    """
     time_bins = activity.time_bins
     return (time_bins.start + offset, time_bins.end + offset) if time_bins.bins else (math.inf, -math.inf)
 
@@ -228,14 +230,14 @@ def _of_epoch(saved: Floats, epoch: int) -> Floats:
 
 
 def _own_s(saved: Floats) -> float:
-    """Return the seconds that dlio-hpc itself took for these checkpoints, as the mean over ranks. They are not part of
-    a pause, and are subtracted from the times that contain them.
+    """Return the seconds that dlio-hpc itself took for these checkpoints, as the mean over ranks. These seconds are not
+    part of a pause, and are subtracted from all times that include them.
     """
     return float(saved[..., checkpoint.OWN_S].sum()) / len(saved)
 
 
 def _total(counts: Floats) -> int | None:
-    """Return the sum of `counts`, or None if any of them is unknown."""
+    """Return the sum of `counts`, or None if any count is unknown."""
     return None if np.isnan(counts).any() else int(counts.sum())
 
 
@@ -293,8 +295,8 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that all ranks together would read in all epochs if no sample were left out because
-    of drop_last or the number of steps.
+    """Return the number of samples that all ranks together would read in all epochs if they read every sample. In fact,
+    samples may be left out because of drop_last or the number of steps.
     """
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
@@ -341,9 +343,9 @@ def _restored(rows: Floats) -> RestoreSummary:
 
 
 def _between_epochs(rows: Floats, epochs: int) -> float:
-    """Return the seconds of the evaluation passes that are followed by another epoch, the preparation of their page
-    cache included. rows: records of the passes, shape (ranks, passes, columns). epochs: number of epochs that were
-    started.
+    """Return the total time in seconds of the evaluation passes that are followed by another epoch. The time includes
+    the preparation of the page cache for these passes. rows: records of the passes, shape (ranks, passes, columns).
+    epochs: number of epochs that were started.
     """
     return float(rows[:, rows[0, :, evaluation.EPOCH] < epochs - 1, evaluation.TOOK_S].max(axis=0).sum())
 
@@ -403,7 +405,7 @@ def _times(steps: Floats) -> _Times:
 
 def _au_mlperf(epochs: list[Floats], own_s: list[float]) -> float | None:
     """Return the accelerator utilisation (AU) as MLPerf Storage defines it: requested computation time (mean over
-    ranks) divided by running time. The first step of each epoch is left out of both. Return None if no epoch has a
+    ranks) divided by running time. Both times leave out the first step of each epoch. Return None if no epoch has a
     second step. own_s: seconds in each epoch, between its first and its last step, in which dlio-hpc itself worked for
     checkpoints.
     """

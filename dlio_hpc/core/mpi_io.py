@@ -21,7 +21,7 @@ class CollectiveFile:
     nothing to read passes no requests.
 
     transfer_size: value of the ROMIO hint cb_buffer_size, the number of bytes that an aggregator requests from the file
-    system in one request. It has no effect if it is None or if `hints` contains cb_buffer_size.
+    system in one request. The hint is not set if `transfer_size` is None or if `hints` contains cb_buffer_size.
     """
 
     def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
@@ -92,8 +92,8 @@ def check_library(mpi: str, mpi4py: str) -> None:
     version = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
     if version and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
         raise ConfigError(
-            f"reader.access: collective with reader.mode: posix does not work with MPICH {version[1]} under mpi4py "
-            f"{mpi4py}; use a newer MPICH (the mpich wheel), another MPI library, or reader.access: independent"
+            f"reader.access=collective with reader.mode=posix does not work with MPICH {version[1]} under mpi4py "
+            f"{mpi4py}; use a newer MPICH (the mpich wheel), another MPI library, or reader.access=independent"
         )
 
 

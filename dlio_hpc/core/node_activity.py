@@ -61,7 +61,9 @@ def between(before: Floats, after: Floats) -> Floats:
 
 
 def together(spans: Floats) -> Floats:
-    """Return the sum of the differences over consecutive spans. spans: results of between(), shape (spans, columns)."""
+    """Add up the differences over consecutive spans of time, and return the sums. spans: results of between(), shape
+    (spans, columns).
+    """
     span: Floats = spans.sum(axis=0)
     span[[CORES, LOAD]] = spans[-1, [CORES, LOAD]]
     return span
@@ -93,8 +95,8 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
 
 
 def _level(values: Floats, hosts: Sequence[str]) -> Level | None:
-    """Return the mean and the maximum of a value over the nodes on which the value is known. Return None if it is known
-    on no node.
+    """Return the mean and the maximum of a value over the nodes on which the value is known. Return None if the value
+    is unknown on all nodes.
     """
     if np.isnan(values).all():
         return None

@@ -1,12 +1,12 @@
 """Removal of the shared memory and the temporary files that killed processes leave on a node.
 
 MPI libraries, Python's multiprocessing and TensorFlow remove their files when a process ends by itself, but not when it
-is killed. The job script runs this file by its path, with the standard library alone, on each node after a run that
-failed or was ended. Ranks call clear() before MPI_Init: under Slurm, MPICH names its segment after job and step, and
-does not start if an earlier job left a segment of this name.
+is killed. If a run fails or is ended, the job script then runs this file by its path on each node. The file imports
+only the standard library. Ranks call clear() before MPI_Init: under Slurm, MPICH names its segment after job and step,
+and does not start if an earlier job left a segment of this name.
 
-A file is removed if its name is known here, it belongs to this user, and no live process needs it. In doubt, files are
-kept: files that processes of another PID namespace may use, and files in folders that nodes may share.
+A file is removed if its name is known here, it belongs to this user, and no live process needs it. In doubt, a file is
+kept: if processes of another PID namespace may use it, or if several nodes may share its folder.
 """
 
 import errno
@@ -43,8 +43,9 @@ _SESSIONS = re.compile(r"ompi\..+\.\d+")
 
 def mark(folder: str = _SHM) -> None:
     """Mark the segments that this rank maps. A marked segment may be removed as soon as no process maps it. Call this
-    after MPI_Init, when no process is about to open a segment. The mark is a permission, because the kernel sets the
-    modification time of a segment whenever a rank writes to a new page. folder: folder of shared memory.
+    after MPI_Init, when no process is about to open a segment. The mark is a bit of the file mode. The modification
+    time cannot serve as the mark, because the kernel changes it whenever a rank writes to a new page. folder: folder of
+    shared memory.
     """
     with suppress(OSError):
         for path in {os.fsdecode(path) for *_, path in _MAPPED.findall(_content("/proc/self/maps"))}:
@@ -55,7 +56,7 @@ def mark(folder: str = _SHM) -> None:
 
 def clear(shm: str = _SHM, temporary: Iterable[str] | None = None) -> None:
     """Remove files that dead processes of this user left. shm: folder of shared memory. temporary: folders of temporary
-    files; None for those of this process.
+    files; None for the folders that this process uses.
     """
     if not _sees_all_processes():
         return
@@ -84,9 +85,9 @@ class _File:
 
 
 class _Processes:
-    """The live processes that this user may examine. numbers: the numbers of all processes. mapped: identities of the
-    files that processes map. paths: files that they map or have open. first_proxy: time when the oldest hydra proxy
-    started; infinite if there is none.
+    """The live processes. numbers: process ids of all processes. The following fields include only processes that this
+    user may examine. mapped: identities of the files that these processes map. paths: paths of the files that they map
+    or have open. first_proxy: time when the oldest hydra proxy started; infinite if there is no hydra proxy.
     """
 
     def __init__(self) -> None:
@@ -109,7 +110,9 @@ class _Processes:
             self.first_proxy = min(self.first_proxy, _start(folder))
 
     def use(self, file: _File) -> bool:
-        """Return whether a process maps or has open the file, or a file in the folder."""
+        """Return whether a process maps the file or has it open. If `file` is a folder, check the files in the
+        folder.
+        """
         if file.is_folder:
             return any(path.startswith(f"{file.path}/") for path in self.paths)
         return file.identity in self.mapped or file.path in self.paths
@@ -121,14 +124,16 @@ def _is_left_segment(file: _File, processes: _Processes) -> bool:
 
 
 def _is_left_semaphore(file: _File, processes: _Processes) -> bool:
-    """Return whether no process maps a semaphore of Python's multiprocessing. sem_open(3) of glibc maps a new semaphore
-    before it has this name.
+    """Return True if no process maps a semaphore of Python's multiprocessing. This also holds for new semaphores:
+    sem_open(3) of glibc gives a semaphore its name only after mapping it.
     """
     return not processes.use(file)
 
 
 def _is_left_topology(file: _File, processes: _Processes) -> bool:
-    """Return whether the file is a topology of the node for ranks, and the hydra proxy that wrote it has ended."""
+    """Return whether the hydra proxy that wrote the file has ended. The file describes the topology of the node for
+    ranks.
+    """
     return file.changed + _TICK_S < processes.first_proxy
 
 
@@ -139,15 +144,15 @@ def _is_left_session(file: _File, processes: _Processes) -> bool:
 
 
 def _is_left_source(_: _File, processes: _Processes) -> bool:
-    """Return whether no process has TensorFlow loaded. Until its end, such a process reads the sources that AutoGraph
-    wrote.
+    """Return True if no process has loaded TensorFlow. A process with TensorFlow may read the sources that AutoGraph
+    wrote until the process ends.
     """
     return not any("tensorflow" in path for path in processes.paths)
 
 
 def _are_left_sockets(file: _File, _: _Processes) -> bool:
-    """Return whether a folder of Python's multiprocessing holds sockets without listeners, and nothing else. An empty
-    folder may belong to a process that is about to make a socket.
+    """Return whether a folder of Python's multiprocessing holds only sockets without listeners, and at least one. An
+    empty folder may belong to a process that is about to make a socket.
     """
     paths = [os.path.join(file.path, name) for name in os.listdir(file.path)] if file.is_folder else []
     return bool(paths) and all(map(_is_dead_socket, paths))
@@ -242,7 +247,9 @@ def _content(path: str) -> bytes:
 
 
 def _has_ranks(job: str) -> bool:
-    """Return whether a rank of the job, or a process that it forked, lives on this node. job: directory of the job."""
+    """Return whether a rank of the job, or a process forked by a rank, is still alive on this node. job: directory of
+    the job.
+    """
     for number in _numbers():
         with suppress(OSError):
             if os.readlink(f"/proc/{number}/cwd") == job and b"dlio_hpc.core" in _content(f"/proc/{number}/cmdline"):

@@ -22,8 +22,8 @@ def end_with_proxy() -> None:
 
     When a batch system ends a job, it kills hydra's proxies on the other nodes, but not the ranks that these proxies
     started: the ranks are in sessions of their own, and poll forever for ranks that are gone. Other launchers end their
-    ranks themselves. For them this setting would be wrong: their daemons are multi-threaded, and the kernel sends the
-    signal as soon as the thread that started the rank ends.
+    ranks themselves. With these launchers, this setting would be wrong: their daemons are multi-threaded, and the
+    kernel sends the signal as soon as the thread that started the rank ends.
     """
     proxy = os.getppid()
     try:

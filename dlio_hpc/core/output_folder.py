@@ -23,9 +23,9 @@ class OutputFolder:
         return os.path.join(self._path, name)
 
     def held(self, name: str) -> str:
-        """Return a path by which a library opens a file in the folder. The path leads through the folder's descriptor,
-        so that no other user can change what it refers to. Under Darshan it is the full path, as for opened(). Raise
-        ConfigError as opened() does.
+        """Return a path by which a library can open a file in the folder. The path leads through the folder's
+        descriptor, so that no other user can make it lead to another file. Under Darshan, the full path is returned,
+        for the same reason as in opened(). Raise ConfigError if the folder is a link or belongs to another user.
         """
         folder = self._opened_folder()
         return self.path(name) if darshan_fd_gate.is_watched() else str(safe_folders.held(folder) / name)

@@ -5,13 +5,13 @@ from dlio_hpc.core.distributions import READY, STARTED, Floats
 
 
 def seconds(workload: Workload, steps: Floats, waited_s: float, auxiliary_s: float, bookkeeping_s: float) -> float:
-    """Return the seconds that dlio-hpc itself takes on a rank: the bookkeeping after each step and, if only dlio-hpc
-    works while the rank waits for a batch, the part of the wait in which no file is read, opened or closed. In this
-    part, the requests of the batch are prepared and counted, and the batch is passed from thread to thread.
+    """Return the seconds that dlio-hpc itself takes on a rank. They include the bookkeeping after each step. If reader
+    threads only read, they also include the part of the waits for batches in which no file is read, opened or closed:
+    dlio-hpc then prepares and counts requests, or passes a batch from thread to thread.
 
-    steps: shape (steps, columns). waited_s: seconds of the waits in which files are read, opened or closed.
-    auxiliary_s: seconds of requests to auxiliary files, which are part of the waits. bookkeeping_s: seconds between the
-    end of a step and the check of its samples.
+    steps: shape (steps, columns). waited_s: seconds in which the rank waits for a batch while a file is read, opened or
+    closed. auxiliary_s: seconds of requests to auxiliary files, which are part of the waits. bookkeeping_s: seconds
+    between the end of a step and the check of its samples.
     """
     if not _only_reads(workload):
         return bookkeeping_s
@@ -20,8 +20,8 @@ def seconds(workload: Workload, steps: Floats, waited_s: float, auxiliary_s: flo
 
 
 def _only_reads(workload: Workload) -> bool:
-    """Return whether reader threads do nothing but read. Return False if they, or a library, also parse, decompress,
-    verify or preprocess samples. This is work of the workload, not a cost of dlio-hpc.
+    """Return True if reader threads only read. Return False if reader threads or a library also parse, decompress,
+    verify or preprocess samples, which is work of the workload and not a cost of dlio-hpc.
     """
     dataset, reader = workload.dataset, workload.reader
     return (

@@ -38,7 +38,7 @@ def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
 
 
 def _fault(name: str) -> str | None:
-    """Return the reason why the package cannot be used on this node, or None if it can."""
+    """Return the reason why the package cannot be used on this node, or None if it can be used."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         module = importlib.import_module(PACKAGES[name].module)

@@ -25,9 +25,9 @@ _WINDOW, _WINDOWS = 4 << 20, 16
 
 
 def drop(path: str) -> bool:
-    """Drop the pages of a file from the page cache of this node (posix_fadvise(2)). The kernel keeps pages that are not
-    on storage yet; if pages are left, write them (fdatasync(2)) and drop them then. Return whether this was necessary.
-    A missing file is ignored.
+    """Drop the pages of a file from the page cache of this node (posix_fadvise(2)). The kernel does not drop pages that
+    are not on storage yet. If pages are left, write them to storage (fdatasync(2)) and drop the pages again. Return
+    whether pages were left. A missing file is ignored.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -47,17 +47,17 @@ def drop(path: str) -> bool:
 
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
-    """Return two counts of pages of these files: how many were checked, and how many of those are in the page cache of
-    this node (mincore(2)). For large files, only a sample of the pages is checked. Files that this user
-    neither owns nor may write are skipped, because the kernel does not report their pages.
+    """Return two numbers of pages of these files: the number of pages that were checked, and the number of checked
+    pages that are in the page cache of this node (mincore(2)). For large files, only a sample of the pages is checked.
+    Files that this user neither owns nor may write are skipped, because the kernel does not report their pages.
     """
     counts = [_resident(path) for path in paths]
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
 
 
 def is_shown(path: str, status: os.stat_result) -> bool:
-    """Return whether the kernel shows to this user which pages of a file are in memory: to root, to the owner, and to
-    those who may write the file.
+    """Return whether the kernel shows this user which pages of a file are in memory. The kernel shows this to root, to
+    the owner of the file, and to users who may write the file.
     """
     return os.geteuid() in (0, status.st_uid) or os.access(path, os.W_OK)
 
@@ -101,8 +101,8 @@ def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
 
 
 def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int, steps: int) -> Iterator[int]:
-    """Yield the numbers of the files that this rank must drop from the page cache, so that the node caches no data that
-    its ranks will read in the next `steps` steps.
+    """Yield the numbers of the files that this rank must drop from the page cache. After all ranks of a node have
+    dropped their files, the node caches no data that these ranks will read in the next `steps` steps.
 
     Normally a rank drops the files that it will read itself. There is one exception: if samples are shuffled across all
     files and each rank reads many samples, all files of the dataset are divided among the ranks of a node.

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class PageCacheDrop:
-    """Callable that drops files from the page cache before an epoch. These are the files that ranks of this node will
-    read in the epoch. If pages of files are not on storage yet, as right after files were copied, a line on stdout says
-    so once, and they are written before they are dropped.
+    """Callable that drops files from the page cache before an epoch: all files that ranks of this node will read in the
+    epoch. If pages of a file are not on storage yet, for example because the file has just been copied, they are
+    written to storage before they are dropped. When this happens first, a message is printed on stdout.
     """
 
     def __init__(self, node: "Intracomm", run: Run) -> None:
@@ -31,7 +31,6 @@ class PageCacheDrop:
             self._is_told = True
             print(
                 f"dlio-hpc: drop_cache: pages of {counted(written, 'file')} were in use or not on storage yet; "
-                "they were "
-                "written first",
+                "these pages were written to storage first",
                 flush=True,
             )

@@ -1,6 +1,6 @@
 """Functions of the C library that a preloaded library replaces in this process (LD_PRELOAD). Such a library may cache
-data, as HVAC and UnifyFS do, or end fsync(2) before data are on storage, as libeatmydata does. A filter of system calls
-may disable fsync(2), too, for example systemd-nspawn --suppress-sync.
+data, for example HVAC and UnifyFS. It may also let fsync(2) return before data are on storage, for example
+libeatmydata. A filter of system calls may disable fsync(2), too, for example systemd-nspawn --suppress-sync.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _HARMLESS = (
 
 
 class _Symbol(ctypes.Structure):
-    """Dl_info of dladdr(3)."""
+    """Struct Dl_info of dladdr(3)."""
 
     _fields_ = (
         ("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p),
@@ -28,7 +28,9 @@ _CLOSED = 1 << 30
 
 
 def syncs() -> bool:
-    """Return whether fsync(2) reaches the kernel. If it does, it fails for a descriptor that is not open."""
+    """Return whether fsync(2) reaches the kernel. The test calls fsync(2) for a descriptor that is not open: the call
+    fails only if it reaches the kernel. Also return False if a library replaces fsync(2).
+    """
     try:
         os.fsync(_CLOSED)
     except OSError:

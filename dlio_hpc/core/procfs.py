@@ -24,8 +24,8 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """Return the increase of the counters since `before`, counters that were read earlier. Reading the counters is
-        itself a counted call. The call that read `before`, and its bytes, are left out of the increase.
+        """Return the increase of the counters since an earlier reading, `before`. Reading the counters is itself a
+        counted call. The increase leaves out the call that read `before` and the bytes of this call.
         """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)
@@ -53,8 +53,8 @@ def thread_io() -> IO | None:
 
 
 def foreign_io() -> dict[int, IO]:
-    """Return the counters of the threads of this process that Python did not start, such as those of libraries, by the
-    number of the thread. Threads that end meanwhile are left out.
+    """Return the counters of the threads of this process that Python did not start, such as threads of libraries, by
+    the number of the thread. Threads that end meanwhile are left out.
     """
     known = {thread.native_id for thread in threading.enumerate()}
     try:
@@ -159,8 +159,8 @@ def physical_memory() -> int:
 
 def memory() -> int:
     """Return the bytes of memory, page cache included, that this job may use on this node. This is the memory of the
-    node, or the limit of the job's control group if that is lower. The limit is memory.max in version 2 of cgroups(7),
-    and memory.limit_in_bytes in version 1.
+    node, or the limit of the job's control group if the limit is lower. The limit is memory.max in version 2 of
+    cgroups(7), and memory.limit_in_bytes in version 1.
     """
     limits = [physical_memory()]
     for controllers, group in _groups("memory"):
@@ -170,8 +170,8 @@ def memory() -> int:
 
 
 def _groups(controller: str) -> Iterator[tuple[str, Path]]:
-    """Yield the folders of the control groups of this process that may limit a resource, from the inner to the outer
-    ones, each with its controllers: empty in version 2 of cgroups(7).
+    """Yield the control groups of this process that may limit a resource, from the innermost to the outermost. For each
+    group, yield its controllers, which are empty in version 2 of cgroups(7), and its folder.
     """
     for line in text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -183,9 +183,10 @@ def _groups(controller: str) -> Iterator[tuple[str, Path]]:
 
 
 def quota_periods() -> tuple[int, int] | None:
-    """Return two numbers of periods of the CPU quota of this process's control group since the group was made: all
-    periods in which it ran, and those in which it used up the quota and was stopped. With several quotas, return those
-    of the group that was stopped most. Return None if the kernel reports none.
+    """Return two numbers of periods of the CPU quota since the control group of this process was made: the number of
+    periods in which the group ran, and the number of periods in which the group used up its quota and was stopped. If
+    several groups have a quota, return the numbers of the group that was stopped most often. Return None if the kernel
+    reports no such numbers.
     """
     counts = []
     for _, group in _groups("cpu"):

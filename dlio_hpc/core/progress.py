@@ -14,8 +14,8 @@ class Progress:
     """Printer of progress lines. In the first half minute of a run it prints one line per second, then one every ten
     seconds, and one at the end. speaks: whether this rank prints. to: file to print to; None for stdout.
 
-    done, total, unit: the newest counts of this rank. bytes: bytes that it has written. elapsed_s: seconds that this
-    took.
+    done: number of items that this rank has finished. total: number of all items of this rank. unit: name of the items.
+    bytes: bytes that this rank has written. elapsed_s: seconds since begin() at the last call of add().
     """
 
     def __init__(self, run: str, speaks: bool, to: TextIO | None = None) -> None:
@@ -31,7 +31,7 @@ class Progress:
         return self._speaks and (done >= total or now() >= self._next)
 
     def begin(self, total: int, unit: str) -> None:
-        """Set the number of items of this rank. No item is done yet, and the time of the items begins now."""
+        """Set the number of items of this rank, before the first item. elapsed_s is counted from this call on."""
         self.total, self.unit, self._began = total, unit, now()
 
     def add(self, size: int) -> None:

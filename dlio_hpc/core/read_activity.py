@@ -1,5 +1,5 @@
-"""Read activity of a rank over time, in time bins of equal width. The width doubles as the run gets longer, which
-bounds the memory that the bins need.
+"""Read activity of a rank over time, in time bins of equal width. As the run gets longer, the width is doubled
+repeatedly, which limits the memory that the bins need.
 """
 
 import math

@@ -26,9 +26,10 @@ COLUMNS = ARRIVALS + cache_accounting.COLUMNS
 def restore(
     comm: "Intracomm", node: "Intracomm", run: Run, checkpoints: Checkpoints, stop: Stop
 ) -> tuple[Floats, bool]:
-    """Read the checkpoints that are on storage in turn, `checkpoint.reads` in total or as many as the time allows.
-    Before that, drop the files that ranks of this node have written from its page cache. Return a row for each
-    checkpoint that was read, shape (checkpoints, COLUMNS), and whether time ran out before the last one.
+    """Read the checkpoints that are on storage, one after the other and repeatedly, until checkpoint.reads checkpoints
+    have been read or time runs out. Before that, drop from the page cache of this node all files that its ranks have
+    written. Return a row for each checkpoint that was read, shape (checkpoints, COLUMNS), and whether time ran out
+    before the last checkpoint.
     """
     checkpoint = run.workload.checkpoint
     assert checkpoint is not None

@@ -27,7 +27,7 @@ class RingFiles(OpenFiles):
         self._rings: list[Ring] = []
 
     def fetch(self, reads: ReadRequests, tally: Tally) -> None:
-        """Read all requests. If they are for few files, all are in flight at the same time."""
+        """Make all requests. If few files are requested, all requests are in flight at the same time."""
         for group in _of_few_files(reads):
             self._fetch_together(group, tally)
 
@@ -56,8 +56,8 @@ class RingFiles(OpenFiles):
                     get(number, tally).read([view], offset, self._transfer_size, tally, count)
 
     def _pieces(self, reads: ReadRequests) -> tuple[list[int], list[int], list[memoryview]]:
-        """Divide requests so that none fills several views or is larger than the transfer size. Return three lists with
-        an element per request: numbers of files, offsets, and views.
+        """Divide requests so that each request fills only one view and is not larger than the transfer size. Return
+        three lists with an element per request: numbers of files, offsets, and views.
         """
         if max(reads.sizes) <= self._transfer_size and all(len(views) == 1 for views in reads.views):
             return reads.files, reads.offsets, [view for (view,) in reads.views]

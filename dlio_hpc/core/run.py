@@ -131,7 +131,7 @@ class _Job(NamedTuple):
 
 
 def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, file_systems: dict[str, Any]) -> Result:
-    """Return the result of a run that ends now. file_systems: result of run_file_systems.fields()."""
+    """Return the content of result.json for a run that ends now. file_systems: result of run_file_systems.fields()."""
     plan, run = job.plan, job.run
     return Result(
         run=rundir.run_name(run.number, run.name),
@@ -159,8 +159,8 @@ def _result(job: _Job, trained: "_Trained | None", generated: Generated | None, 
 
 
 def _end_hanging(comm: "Intracomm", job: _Job, reason: str, kept: str, rank: int, merged: merge.Merged | None) -> None:
-    """Write result.json for the epochs that have ended on all ranks, write error.json, and end all ranks. It is called
-    when storage does not respond. A thread other than the main thread calls it, so it sends no MPI messages, and
+    """Write result.json for the epochs that have ended on all ranks, write error.json, and end all ranks. This function
+    is called when storage does not respond. It is not called by the main thread, so it sends no MPI messages. It
     accesses only the storage of the job's directory. kept: part of the message that names the results that are kept.
     rank: the rank that hangs. merged: results of the epochs that have ended; None if no epoch has ended.
     """
@@ -196,8 +196,8 @@ def _keep(job: _Job, reason: str, merged: merge.Merged) -> None:
 
 
 class ResultKept(InfrastructureError):
-    """Error for a full folder of runs. The result of the run is complete, but is kept elsewhere, or its timeline is
-    missing.
+    """Error that is raised if the file system of the folder of runs is full. The result of the run is complete, but the
+    result is kept elsewhere, or the timeline is missing.
     """
 
 
@@ -244,8 +244,8 @@ def probe(comm: "Intracomm", folder: Path, plan: Plan, run: Run) -> None:
 
 
 def _end(directory: Path, result: Result) -> None:
-    """Write the stop file if time ran out before the end of the run. It tells the job script to stop. Raise InvalidRun
-    if the run was not made as planned.
+    """Write the stop file if time ran out before the end of the run. The stop file tells the job script to stop. Raise
+    InvalidRun if the run was not made as planned.
     """
     summary = result.summary
     if summary is not None and summary.cut_short is not None:
@@ -314,7 +314,7 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
 
 
 def _is_plain(run: Run) -> bool:
-    """Return whether no library holds Python's lock while a rank waits for storage."""
+    """Return True if no library of the run holds Python's lock while a rank waits for storage."""
     checkpoint = run.workload.checkpoint
     return run.workload.reader.mode == "posix" and (checkpoint is None or checkpoint.mode == "posix")
 
@@ -359,8 +359,8 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     """Compare the samples and bytes that a run has read with the plan. Return a list with a message for each
     difference. The list is empty if time ran out before the end of the run.
 
-    If a library reads the files, or if chunks are read whole, more bytes than planned may be read, but never fewer. For
-    TFRecord, the excess is limited.
+    If a library reads the files, or if whole chunks are read, more bytes than planned may be read, but never fewer. For
+    TFRecord, the number of additional bytes is limited.
     """
     if summary.cut_short is not None:
         return []
@@ -387,13 +387,13 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         faults.append(f"{summary.bytes_read} bytes were read, but {run.bytes} were planned")
     elif most is not None and summary.bytes_read > most:
         times = summary.bytes_read / run.bytes
-        faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} x the {run.bytes} that were planned")
+        faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} times the planned {run.bytes} bytes")
     return faults
 
 
 def _cut_short(run: Run, summary: Summary) -> str | None:
-    """Return a text with the parts of a run that are incomplete because time ran out, compared with the plan. Return
-    None if nothing is missing.
+    """Return a text that names the parts of a run that are incomplete because time ran out, and how much of each part
+    was done. Return None if nothing is missing.
     """
     evaluation, checkpoint = run.evaluation, run.workload.checkpoint
     evaluated = summary.evaluation.samples if summary.evaluation else 0
@@ -409,8 +409,9 @@ def _cut_short(run: Run, summary: Summary) -> str | None:
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
     """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in four cases:
     the dataset is compressed; samples vary in size, and not exactly all of them are read; several ranks request the
-    same data in collective HDF5 reads, which read the data only once; or files stay open, so that HDF5's library keeps
-    data in its caches from one epoch to the next, or the reader keeps a row group of Parquet.
+    same data in collective HDF5 reads, which read the data only once; or data are kept in memory from one epoch to the
+    next. Data are kept if files stay open, because the HDF5 library has caches and the reader of Parquet keeps a row
+    group.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader_keys.keeps_data(dataset, reader):

@@ -1,5 +1,5 @@
-"""File systems of a run: those of the dataset, of the outputs, and of the evaluation's dataset, with the facts that
-invalidate evidence of reading storage.
+"""File systems of a run: the file systems of the dataset, of the outputs, and of the evaluation's dataset. For each,
+this module collects facts that show that evidence of reads from storage is not valid.
 """
 
 import random
@@ -20,8 +20,8 @@ _CHECKED = 1024
 
 
 class Mounted(NamedTuple):
-    """A file system at the start of a run, and the facts about it. Files are not examined, because this would bring
-    their metadata to the client before they are read.
+    """A file system at the start of a run, and the facts about this file system. Files are not examined at that time,
+    because this would bring their metadata to the client before the run reads them.
     """
 
     file_system: FileSystem
@@ -34,8 +34,9 @@ def mounts(run: Run) -> dict[Role, Mounted]:
 
 
 def fields(run: Run, ranks: int, before: dict[Role, Mounted]) -> dict[str, Any]:
-    """Return the fields of the result that describe the file systems. A run without a dataset has the file system of
-    its checkpoints in both. before: result of mounts(). Facts from the start and from the end of the run are combined.
+    """Return the fields of the result that describe the file systems. If a run has no dataset, the fields of the
+    dataset describe the file system of its checkpoints, too. before: result of mounts(). Facts from the start and from
+    the end of the run are combined.
     """
     kinds, facts = dict[Role, str](), dict[Role, list[str]]()
     for role, place in _places(run).items():
@@ -72,8 +73,8 @@ def _places(run: Run) -> dict[Role, Path]:
 
 
 def _checked(run: Run, role: Role, ranks: int) -> Sequence[str]:
-    """Return the paths of files to check. There are no more of them than the samples of an epoch. They are drawn at
-    random, because files that are stored elsewhere may form a periodic pattern.
+    """Return the paths of files to check, at most as many as an epoch has samples. The files are drawn at random,
+    because files that are stored elsewhere may form a periodic pattern.
     """
     which = {"dataset": run, "evaluation": run.evaluation, "outputs": None}[role]
     if which is None or which.workload.dataset.format == "null":

@@ -36,7 +36,7 @@ _OPEN = 16
 class ThreadPart(NamedTuple):
     """Part of the dataset that a thread reads. run: run whose dataset it is. number: number of the thread among all
     `threads` of all ranks. shift: number of places by which the beginning of each part is shifted, so that each probe
-    reads other bytes. A dataset has `threads` places in each file.
+    reads different bytes. Each file has `threads` places at which a part can begin.
     """
 
     run: Run
@@ -46,21 +46,23 @@ class ThreadPart(NamedTuple):
 
     @property
     def begin(self) -> tuple[int, float]:
-        """Number of the file in which the part begins, and the share of the file that is before the begin."""
+        """Number of the file in which the part begins, and the fraction of this file that is before the beginning of
+        the part.
+        """
         files = self.run.workload.dataset.files
         first, place = divmod((self.number * files + self.shift) % (files * self.threads), self.threads)
         return first, place / self.threads if files < self.threads else 0.0
 
     def paths(self) -> Iterator[str]:
-        """Yield the paths of all files of the dataset, beginning with that of the part."""
+        """Yield the paths of all files of the dataset, beginning with the file in which the part begins."""
         files, (first, _) = self.run.workload.dataset.files, self.begin
         for number in range(first, first + files):
             yield dataset_folder.file_path(self.run.stored, number % files)
 
 
 def probe(comm: "Intracomm", run: Run, seconds: float) -> StorageProbe | None:
-    """Read the dataset of the run for `seconds` in each pattern, on all ranks at the same time. Return the outcome on
-    rank 0, and None on other ranks. A fault of storage is part of the outcome.
+    """Read the dataset of the run for `seconds` in each pattern, on all ranks at the same time. Return the result on
+    rank 0, and None on other ranks. If storage fails, the result contains the fault.
     """
     from mpi4py import MPI
 
@@ -96,18 +98,20 @@ def _random_request(run: Run) -> int:
 
 
 def _unsuitable(run: Run) -> str | None:
-    """Return the reason why the file system of the dataset cannot be probed, or None if it can."""
+    """Return the reason why the file system of the dataset cannot be probed, or None if it can be probed."""
     kind = filesystem.of(Path(run.dataset)).kind
     if kind in storage_proofs.MEMORY:
         return f"the dataset is in memory ({kind})"
     proofs = storage_proofs.of(kind)
-    return None if proofs.direct or proofs.count else f"{kind} may cache what O_DIRECT reads"
+    return None if proofs.direct or proofs.count else f"{kind} may serve O_DIRECT reads from a cache"
 
 
 def _measured(
     comm: "Intracomm", parts: list[ThreadPart], pattern: Pattern, request: int, seconds: float
 ) -> tuple[ProbeRate, str | None]:
-    """Read with all threads of all ranks. Return the rate, and the first fault of a rank or None."""
+    """Read with all threads of all ranks. Return two values: the rate; and the first fault of any rank, or None if no
+    rank has a fault.
+    """
     from mpi4py import MPI
 
     read: Callable[[ThreadPart, int, float], int] = _sequential if pattern == "sequential" else _at_random
@@ -179,8 +183,9 @@ def _aligned(offset: float) -> int:
 def _with_fio(
     comm: "Intracomm", parts: list[ThreadPart], pattern: Pattern, request: int, seconds: float
 ) -> tuple[ProbeRate, str | None]:
-    """Let fio read on each node, with a thread for each part. Return the rate of all nodes, and the first reason of a
-    node without fio or None. parts: parts of all ranks of the node on its first rank, otherwise empty.
+    """Let fio read on each node, with a thread for each part. Return two values: the rate of all nodes; and the reason
+    why fio did not run on a node, or None if fio ran on all nodes. parts: on the first rank of a node, the parts of all
+    ranks of the node; empty on other ranks.
     """
     from mpi4py import MPI
 

@@ -1,5 +1,5 @@
-"""timeline.h5: the steps and the read activity of all ranks. Its size grows with ranks x steps, not with the number of
-reads.
+"""timeline.h5: the steps and the read activity of all ranks. The size of this file depends on ranks x steps, and not on
+the number of reads.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffl
 
 def write(directory: Path, merged: Merged, run: Run, profiles: "list[XPlane | None]", marker: str) -> None:
     """Write timeline.h5 into the run's folder. Each group has an attribute `about` that describes its contents.
-    profiles: for each rank its TensorFlow profile, or None if the rank has none; empty if no rank was profiled. marker:
-    path of the marker file for Darshan.
+    profiles: TensorFlow profile of each rank, or None for a rank without a profile; empty if no rank was profiled.
+    marker: path of the marker file for Darshan.
     """
     import h5py
 
@@ -77,8 +77,8 @@ def first_step(merged: Merged) -> float:
 
 def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
     group.attrs["about"] = (
-        "axes: rank, epoch, step. Times are in seconds; start counts from the run's first step. NaN (0 in samples and "
-        "bytes): the step was not reached in time"
+        "axes: rank, epoch, step. Times are in seconds; start is the time since the run's first step. NaN, or 0 in "
+        "samples and bytes, means that time ran out before the step"
     )
     for name, column in _columns(merged):
         group.create_dataset(name, data=_table(column, run.steps_per_epoch), **_PACKED)

@@ -61,9 +61,9 @@ class Recording(NamedTuple):
     planned if time ran out. reads: statistics of the reads. arrivals (epochs started, columns): cache_accounting.py
     defines the columns. checkpoints, restored, evaluated (n, columns): checkpoint.py, restore.py and evaluation.py
     define the columns. verified (epochs started, 2): seconds spent on comparing contents, and number of samples
-    compared. own_s: seconds that dlio-hpc itself took, as own_cost.py defines them, and OWN_S of the checkpoints.
-    counts: totals of all batches. disturbances (epochs started + 1, columns): disturbance.py defines the columns; the
-    last row is for all epochs together. stopped: whether time ran out before the end of the run.
+    compared. own_s: seconds that dlio-hpc itself took: the seconds that own_cost.py computes, and OWN_S of all
+    checkpoints. counts: totals of all batches. disturbances (epochs started + 1, columns): disturbance.py defines the
+    columns; the last row is for all epochs together. stopped: whether time ran out before the end of the run.
     """
 
     steps: Floats
@@ -90,8 +90,8 @@ def train(
     watch: "Callable[[Recorder], None]" = lambda _: None,
 ) -> Recording:
     """Run the steps of all epochs on this rank, or as many steps as fit before the time limit. around: context manager
-    that is entered before the first epoch, when the loader is open, and left after the last epoch. watch: function that
-    is called with the recorder of the steps before the first step.
+    that is entered before the first epoch, after the loader has been opened, and left after the last epoch. watch:
+    function that is called before the first step, with the recorder of the steps as argument.
     """
     from mpi4py import MPI
 
@@ -226,8 +226,8 @@ class _Loop(NamedTuple):
 
     def verify(self, epoch: int, synced: float, batch: Batch) -> None:
         """Compare a batch with the generated contents, after its step. If whole samples are compared, a barrier
-        follows, so that the next step does not count this time as synchronisation on other ranks. synced: timestamp of
-        the end of the step.
+        follows. Without this barrier, other ranks would count the time of the comparison as synchronisation of the next
+        step. synced: timestamp of the end of the step.
         """
         started = clock.now()
         compared = self.verification(batch)
@@ -236,7 +236,9 @@ class _Loop(NamedTuple):
         self.record.after_step(epoch, started - synced, clock.now() - started, compared)
 
     def end_epoch(self, epoch: int, arrivals: cache_accounting.Arrivals) -> None:
-        """Compare the beginnings of samples that are still to be compared, and record which bytes came from storage."""
+        """Compare the beginnings of samples that have not been compared yet, and record how many bytes came from
+        storage.
+        """
         started = clock.now()
         self.verification.finish()
         self.record.after_step(epoch, 0.0, clock.now() - started, 0)
@@ -271,8 +273,8 @@ class _Kept(NamedTuple):
 class Recorder:
     """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step.
 
-    Another thread may call finished() while a step hangs, and read `phase`, `done` and `steps`. phase: what the rank
-    does.
+    Another thread may call finished() while a step hangs, and read `phase`, `done` and `steps`. phase: current activity
+    of the rank.
     """
 
     def __init__(self, run: Run, progress: Progress) -> None:
@@ -322,7 +324,7 @@ class Recorder:
         self._bookkeeping_s += seconds
 
     def checkpoint(self, epoch: int, pause_s: float, own_s: float, saved: "Saved | Future[Saved]") -> None:
-        """Record a checkpoint. own_s: seconds in addition to the pause that the loop spent on it."""
+        """Record a checkpoint. own_s: seconds that the loop spent on the checkpoint in addition to the pause."""
         self._checkpoints.append((epoch, self.done - epoch * self.steps.shape[1], pause_s, own_s, saved))
 
     def other_processes_fetched(self) -> int:
@@ -333,13 +335,15 @@ class Recorder:
         return self._other_processes_fetched - before
 
     def arrived(self, columns: tuple[float, ...], from_storage: float) -> None:
-        """Record the arrivals of an epoch that has ended. from_storage: bytes of them that came from storage."""
+        """Record the arrivals of an epoch that has ended. columns: result of Arrivals.end(). from_storage: bytes of the
+        epoch that came from storage.
+        """
         self._arrivals.append(columns)
         self._from_storage += from_storage
 
     def from_storage(self) -> tuple[int | None, int]:
-        """Return the bytes that came from storage in the epochs that have ended, None if this is not known, and the
-        bytes of samples of these epochs.
+        """Return two numbers for the epochs that have ended: the bytes that came from storage, and the bytes of
+        samples. If it is unknown which bytes came from storage, return None and 0.
         """
         epochs, arrived = len(self._arrivals), self._from_storage
         if not epochs or math.isnan(arrived):
@@ -359,9 +363,9 @@ class Recorder:
         self._kept.append(kept)
 
     def finished(self, workload: Workload) -> "dict[int, Recording]":
-        """Return recordings of the epochs that have ended, without the current one. There are two, by number of epochs:
-        the recordings at the last two ends of an epoch. Checkpoints that are still being written in the background are
-        left out.
+        """Return the recordings at the last two ends of an epoch. Each recording contains all epochs that had ended by
+        then; its key is the number of these epochs. Checkpoints that are still being written in the background are left
+        out.
         """
         return {kept.epochs: self._finished(kept, workload) for kept in list(self._kept)}
 

@@ -26,8 +26,8 @@ _MOST_FAULTS = 1000
 
 
 class DatasetFault(Struct, frozen=True):
-    """A fault of a dataset. file: name of the faulty file in the folder. If the fault concerns the whole dataset, it is
-    the name of the folder.
+    """A fault of a dataset. file: name of the faulty file in the folder; name of the folder if the fault concerns the
+    whole dataset.
     """
 
     file: str
@@ -104,8 +104,8 @@ _Check = Callable[[str], str | None]
 
 
 def _checks(layout: Dataset, quick: bool) -> Iterator[tuple[str, _Check]]:
-    """Yield, for each file of the dataset, its name and a function that takes the path of the file and returns its
-    fault or None.
+    """Yield two values for each file of the dataset: the name of the file, and a function that checks the file. The
+    function takes the path of the file. It returns the fault of the file, or None if there is no fault.
     """
     for side in dataset_folder.sides(layout):
         yield dataset_folder.side_name(side), partial(_side_fault, side, quick)

@@ -9,8 +9,8 @@ _WRITE, _STEP = 2, 4 << 20
 
 
 def written_early(descriptor: int, pieces: Iterable[Any]) -> Iterator[Any]:
-    """Yield `pieces`, bytes or arrays, which the caller writes to an open file one by one. After every few MiB, start
-    to move the file from the page cache to storage. A later fsync(2) then has less to wait for.
+    """Yield `pieces` (bytes or arrays), which the caller writes to an open file one by one. After every few MiB, start
+    to write the file from the page cache to storage. A later fsync(2) then takes less time.
     """
     size = 0
     for piece in pieces:

@@ -73,7 +73,7 @@ def _judge(directory: Path, plan: Plan, number: int) -> None:
     except Exception as fault:
         if isinstance(known := classified(fault), Unexpected):  # the measurement is valid without a log, too
             rundir.write(
-                folder / setup.VERDICT, serialization.encode(LogVerdict(None, f"it could not be checked: {known}"))
+                folder / setup.VERDICT, serialization.encode(LogVerdict(None, f"the log could not be checked: {known}"))
             )
         raise
     rundir.write(folder / setup.VERDICT, serialization.encode(verdict))

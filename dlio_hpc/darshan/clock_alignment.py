@@ -47,7 +47,7 @@ def read(file: Any) -> Marks | None:
 
 def align(log: Log, marks: Marks | None) -> Alignment | None:
     """Return the alignment of the clocks of all ranks. Return None if `marks` is None, if the log has no trace, if
-    marker reads of a rank are missing from the trace, or if worker processes, which read no marker, are in the log.
+    marker reads of a rank are missing from the trace, or if the log includes worker processes, which read no marker.
     """
     trace = log.traced.get("DXT_POSIX")
     if marks is None or trace is None or log.workers:

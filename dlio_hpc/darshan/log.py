@@ -1,5 +1,5 @@
-"""Contents of a Darshan log: job, counters of files, extended trace (DXT), and heat maps. They do not depend on the
-reader that has read the log.
+"""Contents of a Darshan log: job, counters of files, extended trace (DXT), and heat maps. All readers of logs return
+the same classes.
 """
 
 import re
@@ -43,23 +43,23 @@ class LogJob(Struct, frozen=True):
     """Job in which a Darshan log was recorded."""
 
     uid: int
-    """Number of the user."""
+    """User id of the job's owner."""
     id: int
-    """Number of the job in the batch system, or of the process."""
+    """Job id in the batch system, or process id if the job was not in a batch system."""
     ranks: int
     """Number of ranks."""
     started: float
-    """Start, in seconds since 1970."""
+    """Start of the job, in seconds since 1970."""
     ended: float
-    """End, in seconds since 1970; 0: not recorded."""
+    """End of the job, in seconds since 1970; 0 if the log does not record it."""
     program: str
     """Command line of the program."""
     library: str
-    """Version of libdarshan."""
+    """Version of the libdarshan that wrote the log."""
     metadata: dict[str, str]
-    """Metadata of the log."""
+    """Metadata in the log, by key."""
     mounts: dict[str, str]
-    """Types of file systems, by mount point."""
+    """Type of each mounted file system, by mount point."""
 
     @property
     def seconds(self) -> float:
@@ -79,9 +79,9 @@ class Module(NamedTuple):
 
 class Trace(NamedTuple):
     """Trace of a DXT module. files: a row of type counters.TRACED per pair of a file and a rank. segments: a row per
-    request. The segments that belong to files[n] start at index first[n]; those of writes come before those of reads.
-    Times are seconds since Darshan started on the rank. If a rank had several processes, each process has written its
-    own log; segments then have a field `process` with the number of the process.
+    request. The segments that belong to files[n] start at index first[n]; the segments of writes come before the
+    segments of reads. Times are seconds since Darshan started on the rank. If a rank had several processes, each
+    process has written its own log; segments then have a field `process` with the number of the process.
     """
 
     files: Records
@@ -89,13 +89,13 @@ class Trace(NamedTuple):
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """Number of segments of each of `files`."""
+        """Number of segments of each row of `files`."""
         both: npt.NDArray[np.int64] = self.files["writes"] + self.files["reads"]
         return both
 
     @property
     def first(self) -> npt.NDArray[np.int64]:
-        """Index in `segments` of the first segment of each of `files`."""
+        """Index in `segments` of the first segment of each row of `files`."""
         return np.cumsum(self.counts) - self.counts
 
 
@@ -149,7 +149,7 @@ def without_reads(log: Log, paths: Collection[str]) -> Log:
 
 
 def _unread(records: Records, numbers: npt.NDArray[np.uint64]) -> Records:
-    """Return records of a module in which all counters of reads of these files are 0."""
+    """Return the records of a module, in which all counters of reads of these files are set to 0."""
     made, chosen = records.copy(), np.isin(records["id"].astype(np.uint64), numbers)
     for name in records.dtype.names or ():
         if "READ" in name:
@@ -178,8 +178,8 @@ def counter(records: Records, name: str) -> Any:
 
 def used(records: Records, name: str) -> Any:
     """Return the values of a counter, one per record. In a record, a common size or stride (ACCESSn_ACCESS,
-    STRIDEn_STRIDE) is valid only if its count (ACCESSn_COUNT, STRIDEn_COUNT) is above 0. If it is not valid, 0 is
-    returned in its place, because the log may hold any value there, as logs of Darshan 3.2.0 do.
+    STRIDEn_STRIDE) is valid only if its count (ACCESSn_COUNT, STRIDEn_COUNT) is above 0. If it is not valid, the log
+    may hold any value there, for example a log of Darshan 3.2.0. In this case, 0 is returned in place of the value.
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":

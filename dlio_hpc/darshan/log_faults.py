@@ -140,9 +140,9 @@ def _missing_workers(log: Log, expected: Expected) -> Iterator[LogFault]:
 def _trace_faults(
     log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]
 ) -> list[LogFault]:
-    """Compare a module's counters with its trace. Return the faults that this shows: the trace is missing, the trace is
-    cut, or the counters disagree with the trace. tracer: name of the module that holds the trace. reads, writes: names
-    of the counters of read requests and of write requests.
+    """Compare a module's counters with its trace. Return the faults found: the trace is missing, the trace is cut, or
+    the counters disagree with the trace. tracer: name of the module that holds the trace. reads, writes: names of the
+    counters of read requests and of write requests.
     """
     counted = _counted(log.counted[module], reads, writes)
     requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())

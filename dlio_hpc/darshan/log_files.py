@@ -11,8 +11,8 @@ SUFFIX = ".darshan"
 
 
 def of_folder(folder: Path) -> list[Path]:
-    """Return the logs in a folder, without those in folders below it. Return an empty list if there are none. Raise
-    DlioError if the folder cannot be read.
+    """Return the logs that are directly in a folder; logs in its subfolders are not included. Return an empty list if
+    the folder has no logs. Raise DlioError if the folder cannot be read.
     """
     try:
         return sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())
@@ -21,8 +21,8 @@ def of_folder(folder: Path) -> list[Path]:
 
 
 def listed(paths: Iterable[Path]) -> list[Path]:
-    """Return the paths. Each folder among them is replaced by the logs in it. Raise ConfigError for a folder without
-    logs.
+    """Return `paths`, in which each folder is replaced by the logs that are directly in this folder. Raise ConfigError
+    for a folder without logs.
     """
     logs: list[Path] = []
     for path in paths:
@@ -34,15 +34,16 @@ def listed(paths: Iterable[Path]) -> list[Path]:
             path_kinds.refuse_other(path, "Darshan logs")
             raise ConfigError(
                 f"{path} is neither a recording nor a folder with Darshan logs (*{SUFFIX}); dlio-hpc record "
-                "makes a recording, and dlio-hpc darshan --summary searches the folders below"
+                "makes a recording, and dlio-hpc darshan --summary also searches subfolders"
             )
         logs += inside
     return logs
 
 
 def below(paths: Iterable[Path]) -> tuple[list[Path], list[DlioError]]:
-    """Return the paths, each once. Each folder among them is replaced by all logs below it. Also return a fault for
-    each folder that cannot be read. Raise ConfigError if there are neither logs nor faults.
+    """Return `paths` without duplicates, in which each folder is replaced by all logs in this folder and in its
+    subfolders. Also return a fault for each folder that cannot be read. Raise ConfigError if there are no logs and no
+    faults.
     """
     logs: dict[str, Path] = {}
     faults: list[DlioError] = []
@@ -51,7 +52,7 @@ def below(paths: Iterable[Path]) -> tuple[list[Path], list[DlioError]]:
         for log in _walked(path, faults) if path.is_dir() else [path]:
             logs.setdefault(os.path.realpath(log), log)
     if not logs and not faults:
-        raise ConfigError(f"there are no logs (*{SUFFIX}) below {', '.join(map(str, paths))}")
+        raise ConfigError(f"no logs (*{SUFFIX}) found in {', '.join(map(str, paths))} or in subfolders")
     return list(logs.values()), faults
 
 

@@ -1,8 +1,8 @@
 """Reader of Darshan logs that needs only zlib and NumPy.
 
-It reads format 3.41, which Darshan 3.4 and 3.5 write (darshan-log-format.h): a header of 1328 bytes, followed by
-regions for the job, the names and the records of each module. A region is a sequence of zlib streams, one per rank. The
-two versions of DXT records, with and without thread numbers, are supported. For other formats, this module calls
+This module reads format 3.41, which Darshan 3.4 and 3.5 write (darshan-log-format.h): a header of 1328 bytes, followed
+by regions for the job, the names and the records of each module. A region is a sequence of zlib streams, one per rank.
+The two versions of DXT records, with and without thread numbers, are supported. For other formats, this module calls
 pydarshan.
 """
 
@@ -62,8 +62,8 @@ class _Header(NamedTuple):
 
 def load(path: Path, trace: bool = True) -> Log:
     """Read the log at `path`. trace: whether the extended trace (DXT) is read. Raise ConfigError if the file cannot be
-    read. Raise InvalidRun if the file is not a Darshan log, if its header or job record is lost, or if it does not fit
-    into memory.
+    read. Raise InvalidRun if the file is not a Darshan log, if the header or the job record is lost, or if the log does
+    not fit into memory.
     """
     made = _opened(path, lambda file: _load(file, path, trace))
     return pydarshan_reader.load(path) if made is None else made
@@ -71,7 +71,7 @@ def load(path: Path, trace: bool = True) -> Log:
 
 def load_job(path: Path) -> LogJob | None:
     """Read only the job record of the log at `path`, which is fast. Return None if the log has a format that load()
-    leaves to pydarshan. Raise the errors of load().
+    leaves to pydarshan. Raise the same errors as load().
     """
 
     def read(file: IO[bytes]) -> LogJob:
@@ -202,7 +202,7 @@ def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, 
 
 
 def _whole(file: IO[bytes], offset: int, length: int) -> "_Content":
-    """Return the decompressed content of a region, up to a fault if there is one."""
+    """Return the decompressed content of a region. If the region has a fault, return the content before the fault."""
     content, valid = bytearray(), 0
     try:
         for piece, is_end in _pieces(file, offset, max(length, 0)):
@@ -265,8 +265,8 @@ def _names(content: _Content, faults: list[LogFault]) -> dict[int, str]:
 
 
 def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
-    """Return `kind`, the record type of a module, unchanged. None means that the version of the records is unknown; in
-    this case, also add a fault to the log.
+    """Return `kind`, the record type of a module. If `kind` is None, the version of the records is unknown: add a fault
+    to the log, and return None.
     """
     if kind is None:
         log.faults.append(LogFault("unknown version", f"{name} has records of version {module.version}"))
@@ -305,8 +305,8 @@ def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
 
 
 def _heat(file: IO[bytes], module: Module, log: Log) -> None:
-    """Read the heat maps into the log, as far as they are intact. Faults are ignored: the check of a log does not need
-    heat maps.
+    """Read the heat maps into the log, up to the first fault. The fault is not reported, because the check of a log
+    does not need heat maps.
     """
     data, at = _whole(file, module.offset, module.length).data, 0
     rows: dict[str, list[tuple[int, float, list[npt.NDArray[np.int64]]]]] = {}
@@ -351,7 +351,7 @@ class _Segments:
                 break
             writes, reads = struct.unpack_from("<qq", self._rest, at + head - 16)
             if not 0 <= writes + reads < _MOST_SEGMENTS or min(writes, reads) < 0:
-                raise _Broken("garbled", f"a file has {reads} reads and {writes} writes")
+                raise _Broken("garbled", f"a file has impossible counts: {reads} reads and {writes} writes")
             self._heads += memoryview(self._rest)[at : at + head]
             self._missing = (writes + reads) * self._size
             at += head

@@ -21,8 +21,8 @@ _PATIENCE_S = 600
 
 
 def load(path: Path) -> Log:
-    """Read a log as log_reader.load() does. Raise ConfigError if pydarshan is not installed, and InvalidRun if
-    pydarshan cannot read the log.
+    """Read a log through pydarshan. The result has the same form as the result of log_reader.load(). Raise ConfigError
+    if pydarshan is not installed, and InvalidRun if pydarshan cannot read the log.
     """
     if importlib.util.find_spec("darshan") is None:
         raise ConfigError(

@@ -103,7 +103,7 @@ def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Resul
     whole = result.summary.steps == result.summary.steps_planned
     differences = list(_differences(recorded, core.bytes, plan, run, whole))
     if differences and _may_lose_files(run):
-        why = "TensorFlow's threads open and close files concurrently, and Darshan loses track of some"
+        why = "TensorFlow's threads open and close files concurrently, and Darshan loses track of some files"
         lost = tuple(Reason("counters disagree", f"{text} ({why})") for text in differences)
         return replace(verdict, faults=(*verdict.faults, *lost))
     planned = run.bytes if whole and run.workload.dataset.compression == "none" else None
@@ -146,7 +146,8 @@ def _core(folder: Path, run: Run) -> Core | None:
 
 def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
     """Return the number of bytes that Darshan recorded, by rank and file number. Only files of the dataset are
-    included. The bytes are those of the interface that the ranks used, POSIX or MPI-IO. direction: READ or WRITTEN.
+    included. The number is taken from the records of the interface that the ranks used, POSIX or MPI-IO. direction:
+    READ or WRITTEN.
     """
     module = "MPI-IO" if run.workload.reader.access == "collective" and direction == "READ" else "POSIX"
     records = log.counted.get(module)
@@ -214,10 +215,10 @@ def _tolerance(run: Run, core: Counts) -> Counts:
     """Return, for each rank, by how many bytes its count may differ from Darshan's count. A larger difference is
     reported.
 
-    The number is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of
-    library calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: the rank then
-    uses the kernel's counters of its whole process, which include other reads. Any difference is accepted if HDF5 reads
-    through MPI-IO, because the kernel does not count bytes that come from other ranks.
+    The tolerance is 0 if the rank counts the calls that Darshan records. It is one page if the rank takes the bytes of
+    library calls from the kernel. It is 1 % of the rank's count plus 1 MiB if TensorFlow itself reads: in this case,
+    the rank uses the kernel's counters of its whole process, which include other reads. Any difference is accepted if
+    HDF5 reads through MPI-IO, because the kernel does not count bytes that come from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":

@@ -12,11 +12,11 @@ _NAME = re.compile(r"rank-(\d+)-epoch-\d+-worker-\d+[.]darshan")
 
 def load(path: Path, trace: bool = True) -> Log:
     """Load the log of a run's ranks from `path`, and the logs in the folder of worker logs beside it. The records of a
-    worker process become records of its rank. Times count from the start of the ranks' log. If `trace` is False,
-    traces are left out.
+    worker process become records of its rank. Times count from the start of the ranks' log. If `trace` is False, traces
+    are left out.
 
-    The start of the ranks' log is that of one rank, and Darshan started up to tens of milliseconds apart on the others.
-    Times of ranks and of workers therefore cannot be compared exactly.
+    The start of the ranks' log is the time at which Darshan started on one rank. On other ranks, Darshan may have
+    started tens of milliseconds earlier or later. Times of ranks and of workers therefore cannot be compared exactly.
     """
     log = log_reader.load(path, trace)
     names = {file: _NAME.fullmatch(file.name) for file in sorted((path.parent / rundir.WORKERS).glob("*"))}

@@ -84,16 +84,16 @@ def config(plan: Plan, run: Run) -> str:
 
 
 def dataset_folders(run: Run) -> tuple[str, ...]:
-    """Return the paths of the dataset's folder with which files may be opened: the path in the plan and, if links lead
-    to the folder, the path without links, with which HDF5 opens the files that it writes.
+    """Return the paths of the dataset's folder by which its files may be opened: the path in the plan and, if that path
+    contains links, the path without links. HDF5 opens the files that it writes by the path without links.
     """
     return tuple(dict.fromkeys((run.dataset, os.path.realpath(run.dataset))))
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variables of the ranks. The job script expands the values in double quotes, in a function
-    whose first argument ($1) is the run's Darshan folder and whose second argument ($2) is the name of the log. The log
-    of each attempt has a new name, because Darshan does not replace an existing log.
+    """Return the environment variables of the ranks. The job script expands the values in double quotes. In the values,
+    $1 is the run's Darshan folder, and $2 is the name of the log. The log of each attempt has a new name, because
+    Darshan does not replace an existing log.
 
     DXT_ENABLE_IO_TRACE enables traces in versions of libdarshan before 3.4, which do not read a configuration file.
     """

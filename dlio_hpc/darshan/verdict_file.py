@@ -16,7 +16,7 @@ class Reason(Struct, frozen=True):
 
 
 class Bytes(Struct, frozen=True):
-    """Bytes that all ranks read from the dataset's files. For a run that generates the dataset, bytes that they wrote
+    """Bytes that all ranks read from the dataset's files. If the run generates the dataset, bytes that all ranks wrote
     to these files. darshan: bytes that Darshan recorded. core: bytes that the ranks counted themselves. planned: bytes
     according to the plan; None if the plan does not determine them.
     """

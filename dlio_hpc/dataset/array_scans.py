@@ -1,4 +1,6 @@
-"""Scan of an existing file that holds named arrays: npz and HDF5. The first axis of an array counts samples."""
+"""Scan of an existing file that holds named arrays: npz and HDF5. The first axis of an array is the index of the
+sample.
+"""
 
 import errno
 import math
@@ -32,7 +34,9 @@ _COMPRESSIONS = {1: "gzip", 32000: "lzf"}
 
 
 def npz(path: str, size: int, name: str | None) -> ScannedFile:
-    """Scan the array `name` of an npz file, or its only array if `name` is None. size: bytes of the file."""
+    """Scan an array of an npz file. name: name of the array; None for the only array of the file. size: size of the
+    file in bytes.
+    """
     try:
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
             members = {
@@ -63,7 +67,9 @@ def npz(path: str, size: int, name: str | None) -> ScannedFile:
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
-    """Read the header of an array. Return its shape, whether it is in Fortran order, and its type."""
+    """Read the header of an array. Return the shape of the array, whether the array is in Fortran order, and its
+    type.
+    """
     from numpy.lib import format as npy
 
     version = npy.read_magic(stream)
@@ -73,7 +79,9 @@ def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
 
 
 def hdf5(path: str, size: int, name: str | None) -> ScannedFile:
-    """Scan the HDF5 dataset `name` of a file, or its only one if `name` is None. size: bytes of the file."""
+    """Scan an HDF5 dataset of a file. name: name of the HDF5 dataset; None for the only one in the file. size: size of
+    the file in bytes.
+    """
     import h5py
 
     if not h5py.is_hdf5(path):
@@ -107,9 +115,9 @@ def _names(file: Any) -> list[str]:
 
 
 def _form(stored: Any) -> Array:
-    """Return the form of an HDF5 dataset. Only the library can read data with filters other than gzip, data that are
-    not stored in the file as such, and chunks that reach beyond a sample. For example, chunks that were never written
-    are not stored: the library returns the fill value for them.
+    """Return the form of an HDF5 dataset. Three kinds of data can be read only through the HDF5 library: data with
+    filters other than gzip, data without storage in the file, and chunks that reach beyond a sample. For example, a
+    chunk that was never written has no storage in the file: the library returns the fill value for it.
     """
     properties = stored.id.get_create_plist()
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
@@ -129,7 +137,9 @@ def _form(stored: Any) -> Array:
 
 
 def _chosen(path: str, name: str | None, names: Sequence[str]) -> str:
-    """Return the name of the array to read. Raise ConfigError if there is no such array, or if there are several."""
+    """Return the name of the array to read. Raise ConfigError if the file has no array `name`. If `name` is None, raise
+    ConfigError unless the file has exactly one array.
+    """
     listing = ", ".join(names[:10]) or "none"
     if name is not None:
         if name.strip("/") not in names:
@@ -157,8 +167,8 @@ def _check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
 
 
 def _samples(path: str, end: int | None, begin: int, shape: Sequence[int], dtype: Any) -> FileSamples:
-    """Return the samples of an array. begin: offset of the first sample. end: byte of the file before which the array
-    must end; None if its samples do not follow each other.
+    """Return the samples of an array. begin: offset of the first sample. end: size of the file, beyond which the array
+    must not reach; None if the samples do not follow each other in the file.
     """
     size = math.prod(shape[1:]) * dtype.itemsize
     if end is not None and begin + shape[0] * size > end:

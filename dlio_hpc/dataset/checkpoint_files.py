@@ -1,7 +1,7 @@
 """Files of a checkpoint: the names of the files that each rank writes, and the tensors in them.
 
-The rules for large language models are those of dlio_benchmark (argonne-lcf/dlio_benchmark, revision e1919d7b,
-checkpointing/base_checkpointing.py), which follow Megatron-DeepSpeed.
+The rules for large language models are taken from dlio_benchmark (argonne-lcf/dlio_benchmark, revision e1919d7b,
+checkpointing/base_checkpointing.py), which follows Megatron-DeepSpeed.
 """
 
 import functools
@@ -18,7 +18,7 @@ _FILE_HEADERS, _TENSOR_HEADERS = 16 << 10, 6 << 10
 
 
 class StateFile(NamedTuple):
-    """A file of a checkpoint. arrays: bytes of each array in the file, in order."""
+    """A file of a checkpoint. arrays: size of each array in bytes, in the order in which the file holds the arrays."""
 
     name: str
     arrays: tuple[int, ...]
@@ -29,8 +29,8 @@ class StateFile(NamedTuple):
 
 
 def of_rank(checkpoint: Checkpoint, rank: int) -> list[StateFile]:
-    """Return the files of a checkpoint that `rank` writes. Without a model, a file has tensors of 64 MiB, and one
-    tensor with the remaining bytes.
+    """Return the files that `rank` writes of a checkpoint. If the checkpoint has no model, a file has tensors of 64
+    MiB, and one tensor with the remaining bytes.
     """
     if (state := checkpoint.state) is not None:
         return of_model(state, rank)
@@ -40,20 +40,22 @@ def of_rank(checkpoint: Checkpoint, rank: int) -> list[StateFile]:
 
 
 def _tensors(size: int) -> tuple[int, ...]:
-    """Return the bytes of the tensors into which a file of `size` bytes is divided."""
+    """Divide a file of `size` bytes into tensors. Return the size of each tensor in bytes."""
     whole, rest = divmod(size, TENSOR)
     return (TENSOR,) * whole + (rest,) * bool(rest)
 
 
 @functools.lru_cache(maxsize=64)
 def size(checkpoint: Checkpoint, ranks: int) -> int:
-    """Return the bytes of a checkpoint that `ranks` ranks write."""
+    """Return the size in bytes of a checkpoint that is written by `ranks` ranks."""
     return sum(file.size for rank in range(ranks) for file in of_rank(checkpoint, rank))
 
 
 @functools.lru_cache(maxsize=64)
 def space(checkpoint: Checkpoint, ranks: int) -> int:
-    """Return the bytes that a checkpoint of `ranks` ranks takes on storage at most, with a framework's headers."""
+    """Return the maximum number of bytes that a checkpoint of `ranks` ranks takes on storage. The headers of a
+    framework are included.
+    """
     if checkpoint.mode == "posix":
         return size(checkpoint, ranks)
     files = [file for rank in range(ranks) for file in of_rank(checkpoint, rank)]
@@ -61,7 +63,7 @@ def space(checkpoint: Checkpoint, ranks: int) -> int:
 
 
 def narrowed(model: Model, hidden: int) -> Model:
-    """Return the model with another width. The other dimensions and the vocabulary change in proportion."""
+    """Return the model with the width `hidden`. The other dimensions and the vocabulary change in proportion."""
     return structs.replace(
         model,
         hidden=hidden,
@@ -77,8 +79,8 @@ def parameters(model: Model) -> int:
 
 
 def of_model(state: ModelState, rank: int) -> list[StateFile]:
-    """Return the files that a rank writes, in order. Ranks are numbered by tensor first, then by pipeline, then by
-    replica. Ranks beyond those of the parallelism write nothing.
+    """Return the files that a rank writes, in order. Ranks are numbered by tensor part first, then by pipeline stage,
+    then by replica. If the job has more ranks than the parallelism needs, the last ranks write nothing.
     """
     split = state.parallelism
     if rank >= split.ranks:
@@ -93,8 +95,8 @@ def of_model(state: ModelState, rank: int) -> list[StateFile]:
 
 
 def _weights(state: ModelState, replica: int, part: int) -> Iterator[StateFile]:
-    """Yield the files with the weights of a rank. With ZeRO 1, the first replica writes all weights: a file for each
-    layer if the layers are divided among groups, otherwise one file.
+    """Yield the files with the weights of a rank. With ZeRO 1, only ranks of the first replica write weights. Such a
+    rank writes a file per layer if there are several pipeline stages, otherwise one file.
     """
     layers = _layers_of(state, part // state.parallelism.tensor)
     item = ITEM_BYTES[state.weights]
@@ -122,7 +124,7 @@ def _layers_of(state: ModelState, stage: int) -> range:
 
 
 def _arrays(state: ModelState, layer: int) -> list[int]:
-    """Return the number of elements of each array of a layer that a rank stores. Arrays without elements are left
+    """Return the number of elements of each array that a rank stores of a layer. Arrays without elements are left
     out.
     """
     model, split = state.model, state.parallelism
@@ -137,9 +139,9 @@ def _arrays(state: ModelState, layer: int) -> list[int]:
 
 
 def _layer(model: Model, tensor: int) -> list[int]:
-    """Return the number of elements of each array of a transformer layer, divided among `tensor` ranks: norm,
-    attention (queries, keys and values), its output, norm, and both parts of the feed-forward network. Norms are not
-    divided.
+    """Return the number of elements of each array of a transformer layer, after the layer is divided among `tensor`
+    ranks. The arrays are: norm, attention (queries, keys and values), output of the attention, norm, and both parts of
+    the feed-forward network. Norms are not divided.
     """
     keys_and_values = 2 * (model.hidden // model.heads) * model.kv_heads
     return [
@@ -153,8 +155,8 @@ def _layer(model: Model, tensor: int) -> list[int]:
 
 
 def _optimizer(state: ModelState) -> tuple[int, ...]:
-    """Return the bytes of the arrays of the optimizer's state that a rank stores: weights in full precision and two
-    moments, each with a small array beside it.
+    """Return the size in bytes of each array that a rank stores of the optimizer's state. The state consists of the
+    weights in full precision and two moments. Each of these three has a large array and a small array.
     """
     split, item = state.parallelism, ITEM_BYTES[state.optimizer]
     share = split.tensor * split.pipeline * (split.data if state.zero else 1)

@@ -161,8 +161,8 @@ def write(folder: Path, content: Fingerprint) -> None:
 @contextmanager
 def owned(stored: StoredDataset) -> Iterator[None]:
     """Create the dataset's folder and hold its lock, so that only one job at a time generates the dataset. Other jobs
-    print a message and wait. On a file system without locks, all these jobs generate the dataset, and the last write to
-    each file prevails. Raise InfrastructureError if the folder cannot be used.
+    print a message and wait. On a file system without locks, all these jobs generate the dataset. A file then keeps the
+    contents that were written last. Raise InfrastructureError if the folder cannot be used.
     """
 
     def report() -> None:
@@ -231,17 +231,18 @@ def begin(stored: StoredDataset) -> None:
 
 
 def is_unwritten(stored: StoredDataset) -> bool:
-    """Return whether the dataset is still to be generated. This is so if its folder is missing or empty, or if
-    its generation is unfinished. Return False if the folder holds other files.
+    """Return True if the dataset is still to be generated: its folder is missing or empty, or its generation is
+    unfinished. Return False if the dataset is complete, or if the folder holds other files.
     """
     fingerprint = read(Path(stored.folder))
     return not _holds_anything(Path(stored.folder)) if fingerprint is None else not fingerprint.complete
 
 
 def is_complete(stored: StoredDataset) -> bool:
-    """Return True if the dataset is complete. Return False if it is missing or unfinished; a run may then
-    generate it. Raise ConfigError if the folder holds something else, or an unfinished dataset of another user. Raise
-    InvalidRun if a dataset that is marked as complete lacks its first or last sample file or an auxiliary file.
+    """Return True if the dataset is complete. Return False if the dataset is missing or unfinished; a run may then
+    generate the dataset. Raise ConfigError if the folder holds another dataset, other files, or an unfinished dataset
+    of another user. Raise InvalidRun if a dataset that is marked as complete lacks its first or last sample file or an
+    auxiliary file.
     """
     folder = Path(stored.folder)
     known = read(folder)
@@ -273,8 +274,8 @@ def is_complete(stored: StoredDataset) -> bool:
 
 
 def _holds_anything(folder: Path) -> bool:
-    """Return whether the folder exists and holds anything except temporary files of an interrupted first write of the
-    fingerprint file.
+    """Return whether the folder exists and is not empty. Temporary files are ignored if an interrupted first write of
+    the fingerprint file left them.
     """
     try:
         return folder.exists() and not all(_is_rest(path.name) for path in folder.iterdir())
@@ -332,8 +333,9 @@ _UNLIMITED = {-1, 2**32 - 1, 2**64 - 1}
 
 
 def check_space(all_stored: Sequence[StoredDataset], folder: Path) -> str:
-    """Check whether the file system of `folder` has enough free space and inodes for these datasets. Return
-    a message that states the space needed and the space free. Raise ConfigError if space or inodes do not suffice.
+    """Check whether the file system of `folder` has enough free space and inodes for these datasets. Return a message
+    that states how much space is needed and how much is free. Raise ConfigError if there is not enough space or not
+    enough inodes.
     """
     wanted, files = needs_of_all(all_stored)
     free, status = filesystem.free(folder), os.statvfs(folder)
@@ -355,7 +357,7 @@ def check_space(all_stored: Sequence[StoredDataset], folder: Path) -> str:
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:
     """Read the fingerprint file of a dataset folder. Raise ConfigError if the folder has no valid fingerprint file.
-    called: path that messages show for the folder; None: they show `folder`.
+    called: path of the folder for messages; None to show `folder` in messages.
     """
     known = read(folder, called)
     if known is None:
@@ -366,9 +368,9 @@ def existing(folder: Path, called: Path | None = None) -> Fingerprint:
 
 
 def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
-    """Read the fingerprint file of a dataset folder. Return None if the folder holds only what an interrupted first
-    write of the fingerprint file left behind. Raise ConfigError if `folder` is not a dataset folder. inside: path of
-    the same folder through its open descriptor; None if the folder is not open.
+    """Read the fingerprint file of a dataset folder. Return None if the folder holds only temporary files of a first
+    write of the fingerprint file that was interrupted. Raise ConfigError if `folder` is not a dataset folder. inside:
+    path of the same folder through its open descriptor; None if the folder is not open.
     """
     if is_debris(folder, inside):
         return None
@@ -376,10 +378,9 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
 
 
 def is_debris(folder: Path, inside: Path | None = None) -> bool:
-    """Return whether the folder holds only temporary files, left behind when a write of the fingerprint file was
-    interrupted.
-    Also return True if the folder is empty and its name is that of a dataset. inside: path of the same folder through
-    its open descriptor; None if the folder is not open.
+    """Return True if the folder holds only temporary files of a write of the fingerprint file that was interrupted.
+    Also return True if the folder is empty and has the name of a dataset. inside: path of the same folder through its
+    open descriptor; None if the folder is not open.
     """
     try:
         names = os.listdir(inside or folder)
@@ -390,7 +391,7 @@ def is_debris(folder: Path, inside: Path | None = None) -> bool:
 
 def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
     """Read the fingerprint file of a folder. Return None if the folder has no fingerprint file. Raise ConfigError if
-    the file is not valid. called: path that messages show for the folder; None: they show `folder`.
+    the file is not valid. called: path of the folder for messages; None to show `folder` in messages.
     """
     called = called or folder
     try:
@@ -405,7 +406,9 @@ def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
 
 def _differences(stored: Dataset, wanted: Dataset) -> list[str]:
     old, new = _flat(msgspec.to_builtins(stored)), _flat(msgspec.to_builtins(wanted))
-    return [f"{key} is {old.get(key)} there and {new[key]} in the plan" for key in new if new[key] != old.get(key)]
+    return [
+        f"{key} is {old.get(key)} in the dataset and {new[key]} in the plan" for key in new if new[key] != old.get(key)
+    ]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

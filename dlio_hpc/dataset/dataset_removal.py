@@ -41,7 +41,7 @@ def remove(folder: Path) -> tuple[int, int]:
         return _removed(folder, dataset_folder.lock_file(folder))
     except OSError as fault:
         where = of_system(fault, folder)
-        raise InfrastructureError(f"cannot remove {where}; try again when that is fixed") from fault
+        raise InfrastructureError(f"cannot remove {where}; fix the cause and try again") from fault
 
 
 def _removed(folder: Path, lock: Path) -> tuple[int, int]:
@@ -81,7 +81,7 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
     """Remove all files of the open folder. Return their number and their total size in bytes. The dataset is marked as
     unfinished before the first file is removed, and the fingerprint file is removed last. All access is through the
     descriptor, because the path may meanwhile refer to another folder. The names of the files are read from the folder
-    and not computed from the fingerprint file, because that file may claim any number of files.
+    and not computed from the fingerprint file, because a damaged fingerprint file may claim any number of files.
     """
     inside = safe_folders.held(descriptor)
     known = dataset_folder.begun(folder, inside)
@@ -99,8 +99,9 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
 
 def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int | None:
     """Mark the dataset as unfinished, so that no job uses it. Return None if this works at the first attempt. If the
-    disk is too full for the mark, remove the first sample file before, and return the size of this file in bytes. Every
-    job checks whether the first sample file exists, and does not use the dataset without it.
+    disk is too full for the mark, remove the first sample file, try again, and return the size of this file in bytes.
+    If the mark fails again, no job uses the dataset either, because every job checks whether the first sample file
+    exists.
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:

@@ -36,9 +36,9 @@ class ScanFolders(NamedTuple):
 
 
 def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
-    """Scan an existing dataset, unless there is an index of it. Return the dataset with the numbers and sizes of its
-    files and samples. The index is not written; sample_index.write() does this at submission. report: function that is
-    called with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
+    """Scan an existing dataset if it has no index yet. Return the dataset with the numbers and sizes of its files and
+    samples. The index is not written; sample_index.write() does this at submission. report: function that is called
+    with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
     """
     assert dataset.existing is not None
     listing = existing_files.listed(place.data, dataset.existing.glob, _progress(report, "listed"))
@@ -92,8 +92,9 @@ def _of_files(listing: Listing, dataset: Dataset, progress: CountedProgress) -> 
 
 
 def renew(dataset: Dataset, data: str, report: Report) -> None:
-    """Check that the files of an existing dataset are those that were scanned, before more jobs of a study are
-    submitted. If the index is missing, make it again. Raise ConfigError if files have changed. data: data directory.
+    """Check, before more jobs of a study are submitted, that the files of an existing dataset have not changed since
+    they were scanned. Raise ConfigError if files have changed. If the index is missing, scan the files again. data:
+    data directory.
     """
     existing = dataset.existing
     assert existing is not None
@@ -102,16 +103,16 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
     folder = existing.scan.index
     if os.path.basename(folder) != _key(dataset, listing):
         raise ConfigError(
-            f"--existing {existing.glob}: the files below {data} have changed since the study was submitted, so its "
-            "measurements could not be compared; submit a new study"
+            f"--existing {existing.glob}: files in {data} have changed since the study was submitted, so new "
+            "measurements could not be compared with its earlier ones; submit a new study"
         )
     if not sample_index.exists(folder):
         _indexed(folder, listing, dataset, report)
 
 
 def check_unchanged(data: str, dataset: Dataset) -> None:
-    """Check in a job that files of an existing dataset are as they were when they were scanned. At most 4096 files,
-    evenly spaced, are checked; every file is checked at submission. Times are compared in seconds, because the mounts
+    """Check in a job that files of an existing dataset have not changed since they were scanned. At most 4096 files,
+    evenly spaced, are checked; all files are checked at submission. Times are compared in seconds, because the mounts
     of a file system on other nodes may round them. Raise InvalidRun if a file is missing or has changed.
     """
     index = sample_index.of(dataset)
@@ -123,7 +124,7 @@ def check_unchanged(data: str, dataset: Dataset) -> None:
             now = existing_files.status(path)
         except ConfigError as fault:
             raise InvalidRun(
-                f"{fault}; it was there when the dataset was scanned: submit the workload again"
+                f"{fault}; the file existed when the dataset was scanned: submit the workload again"
             ) from fault
         if (now.size, now.changed // _SECOND) != (index.sizes[number], index.changes[number] // _SECOND):
             raise InvalidRun(

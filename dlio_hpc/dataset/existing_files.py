@@ -1,5 +1,5 @@
-"""Existing files that a pattern selects: their names below the data directory, their sizes, and the times of their last
-changes.
+"""Existing files that a pattern selects: their paths relative to the data directory, their sizes, and the times of
+their last changes.
 """
 
 import errno
@@ -28,7 +28,9 @@ _ANY_FOLDERS = "**"
 
 
 class FileStatus(NamedTuple):
-    """Size of a file in bytes, and the time of its last change (ctime) in nanoseconds. Programs can set mtime."""
+    """Size of a file in bytes, and the time of its last change in nanoseconds. The time is ctime, because programs can
+    set mtime.
+    """
 
     size: int
     changed: int
@@ -46,9 +48,9 @@ class Listing(NamedTuple):
 
 
 def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambda _: None) -> Listing:
-    """List the files below `folder` that match `pattern`. Raise ConfigError if there are none, or if one is not a
-    regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is called with the
-    number of files so far.
+    """List the files that match `pattern`, a pattern relative to `folder`. Raise ConfigError if no file matches, or if
+    a match is not a regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is
+    called with the number of files listed so far.
     """
     if not os.path.lexists(folder):
         raise ConfigError(f"--data {folder}: the folder does not exist")
@@ -57,11 +59,11 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
         if os.path.isdir(os.path.join(folder, pattern)):
             below = pattern.rstrip("/")
             raise ConfigError(
-                f"--existing {pattern}: it is a folder; write '{below}/*' for the files in it, or '{below}/**/*' for "
-                "those in the folders below as well"
+                f"--existing {pattern}: this is a folder; write '{below}/*' for the files in it, or '{below}/**/*' for "
+                "the files in its subfolders as well"
             )
         raise ConfigError(
-            f"--existing {pattern}: no file below {folder} matches; the pattern is relative to --data, and ** matches "
+            f"--existing {pattern}: no file in {folder} matches; the pattern is relative to --data, and ** matches "
             "any number of folders"
         )
     statuses = in_parallel(lambda name: status(os.path.join(folder, name)), names, on_progress)
@@ -70,8 +72,8 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
 
 
 def in_parallel(action: Callable[[S], T], items: Sequence[S], on_progress: Callable[[int], None]) -> list[T]:
-    """Return the results of `action` for all items. Several threads call it at the same time, because they wait for the
-    storage. on_progress: function that is called with the number of results so far.
+    """Return the results of `action` for all items. Several threads call `action` at the same time, because each call
+    waits for the storage. on_progress: function that is called with the number of results so far.
     """
     results: list[T] = []
     parts = [items[first : first + _PART] for first in range(0, len(items), _PART)]
@@ -87,8 +89,8 @@ def in_parallel(action: Callable[[S], T], items: Sequence[S], on_progress: Calla
 
 
 def status(path: str) -> FileStatus:
-    """Return the size and the time of the last change of a file. Raise ConfigError if it is missing or not a regular
-    file.
+    """Return the size and the time of the last change of a file. Raise ConfigError if the file is missing or is not a
+    regular file.
     """
     try:
         known = os.stat(path)
@@ -124,7 +126,9 @@ def _matching(root: str, below: str, parts: list[str]) -> Iterator[str]:
 
 
 def _named(root: str, below: str, pattern: str) -> Iterator[tuple[str, bool]]:
-    """Yield the names in the folder `below` that match a pattern without slashes, and whether they are folders."""
+    """Yield each name in the folder `below` that matches a pattern without slashes, and whether it is the name of a
+    folder.
+    """
     if not _WILDCARDS & set(pattern):
         path = os.path.join(root, below, pattern)
         if os.path.lexists(path):

@@ -107,8 +107,8 @@ _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
 
 
 def scan(path: str, size: int, dataset: Dataset) -> ScannedFile:
-    """Return the samples of the file at `path`. size: bytes of the file. Raise ConfigError if the file does not have
-    the format of the dataset, and InfrastructureError if it cannot be read.
+    """Return the samples of the file at `path`. size: size of the file in bytes. Raise ConfigError if the file does not
+    have the format of the dataset, and InfrastructureError if it cannot be read.
     """
     try:
         return _SCANS[dataset.format](path, size, dataset)

@@ -1,4 +1,6 @@
-"""Folders that users give in place of another kind of folder: jobs, archives and datasets, and the folders of each."""
+"""Kinds of folders: folders of jobs, of archives and of datasets. This module detects that a user gave a folder of the
+wrong kind.
+"""
 
 import os
 from contextlib import suppress
@@ -13,8 +15,9 @@ FolderKind = Literal["jobs", "archives", "datasets"]
 
 
 class _Signs(NamedTuple):
-    """What shows that a folder is of a kind. patterns: what such a folder contains. usual: its path by default. others:
-    where it is, seen from a folder that is given in its place.
+    """Signs by which a folder of a kind is recognised. patterns: glob patterns; such a folder contains a match of at
+    least one. usual: default path of such a folder. others: paths where such a folder is looked for if the user gave a
+    folder of another kind. They are relative to the given folder.
     """
 
     patterns: tuple[str, ...]
@@ -32,9 +35,9 @@ _MEMBERS = {rundir.JOB: "a job", rundir.STUDY: "a study", FINGERPRINT_FILE: "a d
 
 
 def refuse_other(folder: Path, wanted: FolderKind, option: str, needed: bool = False) -> None:
-    """Raise ConfigError if a folder to read is of another kind than `wanted`. option: option that gives the folder.
-    needed: whether a folder of an unknown kind, or an empty one, is refused, too. A folder that cannot be listed is not
-    refused: the reading of it reports the error.
+    """Raise ConfigError if `folder`, which is to be read, is of another kind than `wanted`. option: option with which
+    the user gave the folder. needed: whether an empty folder and a folder of unknown kind are refused, too. A folder
+    that cannot be listed is not refused: the error is reported when the folder is read.
     """
     try:
         is_wanted = _contains(folder, wanted)
@@ -59,8 +62,9 @@ def _candidates(folder: Path, wanted: FolderKind) -> list[Path]:
 
 
 def refuse_target(folder: Path, wanted: FolderKind, option: str) -> None:
-    """Raise ConfigError if new jobs, archives or datasets cannot go to a folder, because it is in a dataset, or is a
-    job or a folder of another kind. option: option that gives the folder.
+    """Raise ConfigError if `folder` is not suitable for new jobs, archives or datasets. It is not suitable if it is a
+    job, a study or a dataset, is inside a dataset, or is a folder of another kind than `wanted`. There is one
+    exception: new jobs can go to a folder of datasets. option: option with which the user gave the folder.
     """
     try:
         absolute = Path(os.path.abspath(folder))
@@ -97,14 +101,18 @@ def member(folder: Path) -> str | None:
 
 
 def holds(folder: Path, kind: FolderKind) -> bool:
-    """Return whether a folder contains something by which its kind is known; False if it cannot be listed."""
+    """Return whether the contents of a folder show that it is of this kind. Return False if the folder cannot be
+    listed.
+    """
     with suppress(OSError):
         return _contains(folder, kind)
     return False
 
 
 def _contains(folder: Path, kind: FolderKind) -> bool:
-    """Return what holds returns. Raise OSError if the folder cannot be listed, which glob hides from Python 3.13 on."""
+    """Return whether the contents of a folder show that it is of this kind. Raise OSError if the folder cannot be
+    listed. From Python 3.13 on, glob does not report this error, so the folder is listed first.
+    """
     if os.path.isdir(folder):
         os.listdir(folder)
     return any(next(folder.glob(pattern), None) is not None for pattern in _KINDS[kind].patterns)

@@ -15,9 +15,8 @@ from dlio_hpc.dataset.rank_shares import share
 
 class FileGroups(NamedTuple):
     """Division of an epoch into groups of interleaved files. at_once: number of files in a group. shares: number of
-    shares that the files are divided into. If each file is read by a single rank, there is one share per rank.
-    Otherwise there is one share with all files. Each share has groups of its own. The last group of a share may be
-    smaller.
+    parts into which the files are divided. If each file is read by a single rank, there is one part per rank. Otherwise
+    there is one part with all files. Each part has groups of its own. The last group of a part may be smaller.
     """
 
     files: int
@@ -34,7 +33,7 @@ class FileGroups(NamedTuple):
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Split the positions `first` to `last` (exclusive) into ranges, and yield the limits of each range. All
-        positions are in the share of one rank. A range is a part of one group of files, or it consists of whole groups.
+        positions are read by one rank. A range either is a part of one group of files or consists of whole groups.
         """
         if first >= last:
             return
@@ -46,13 +45,13 @@ class FileGroups(NamedTuple):
                 yield lower, upper
 
     def _share(self, file: int) -> tuple[int, int]:
-        """Return two file numbers: that of the first file in the share that holds `file`, and that of the first file
-        after this share.
+        """Return the numbers of two files: the first file in the part that holds `file`, and the first file after this
+        part. The files are divided into `shares` parts.
         """
         return share(self.files, self.shares, self.holder(file))
 
     def holder(self, file: int) -> int:
-        """Return the number of the share that holds `file`."""
+        """Return the number of the part that holds `file`. The files are divided into `shares` parts."""
         return ((file + 1) * self.shares - 1) // self.files
 
 

@@ -11,8 +11,8 @@ STEPS, TIMES_MEMORY = 500, 5
 
 
 class DatasetSize(Struct, frozen=True):
-    """Smallest dataset. for_steps, for_memory: number of samples that each rule requires. samples, files, bytes: size
-    of the dataset; all files are full.
+    """Smallest dataset. for_steps: number of samples that the rule about steps requires. for_memory: number of samples
+    that the rule about memory requires. samples, files, bytes: size of the dataset; all files are full.
     """
 
     for_steps: int

@@ -21,8 +21,8 @@ _SPARE_OF_A_PROCESS = 1 << 20
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
     """Return the size in bytes of `samples` samples before compression; 0 for the null format. If the key reader.load
-    is `memory`, `samples` is ignored, because the whole dataset is read. The size of the dataset is then returned,
-    times the number of ranks if each rank reads the whole dataset.
+    is `memory`, the whole dataset is read, and `samples` is ignored. The function then returns the size of the dataset,
+    multiplied by the number of ranks if each rank reads the whole dataset.
     """
     if workload.dataset.format == "null":
         return 0
@@ -35,7 +35,7 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
 
 def planned(workload: Workload, ranks: int, samples: int) -> int:
     """Return how many bytes all ranks read from storage to get `samples` samples. Bytes are counted before compression.
-    The frames of records are not counted.
+    The lengths and checksums of records are not included.
     """
     if not reader_keys.by_streams(workload.dataset, workload.reader) or _is_irregular(workload.dataset):
         return payload(workload, ranks, samples)
@@ -43,17 +43,17 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """Return the bytes that are read, divided by the bytes of the samples that are used. Return 1 if nothing is
-    read, as with the null format.
+    """Return the number of bytes that are read, divided by the number of bytes in the samples that are used. Return 1
+    if nothing is read, as with the null format.
     """
     samples = rank_shares.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
 
 
 def row_group_factor(workload: Workload) -> float:
-    """Return the approximate number of times that pyarrow reads a sample of a Parquet file. It is above 1, because
-    pyarrow reads whole row groups. Different threads or workers do not share row groups. If samples of several row
-    groups are mixed, nearly each sample needs a read of its row group.
+    """Return the approximate number of times that pyarrow reads a sample of a Parquet file. This number is above 1,
+    because pyarrow reads whole row groups, and because threads and workers do not share row groups. If samples of
+    several row groups are mixed, nearly each sample needs a read of its row group.
     """
     dataset, reader = workload.dataset, workload.reader
     if dataset.format != "parquet" or reader.mode == "posix":
@@ -80,13 +80,14 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 
 def _is_irregular(dataset: Dataset) -> bool:
-    """Return whether the records of existing files differ in size, or the files in their number of records."""
+    """Return whether existing files have records of different sizes, or different numbers of records."""
     return dataset.existing is not None and (dataset.counts_vary or dataset.sizes_vary)
 
 
 def _of_shared_files(workload: Workload, ranks: int) -> int:
-    """Return an upper bound on the bytes that ranks read in addition to their samples, if two ranks share files of
-    irregular records. At both ends of its share, a rank may read the files of a group that other ranks read too.
+    """Return an upper bound on the bytes that ranks read in addition to their samples. The bound is 0 unless the
+    records are irregular, as _is_irregular() defines it. At both ends of its range of samples, a rank may read files of
+    a group that other ranks read, too.
     """
     dataset = workload.dataset
     if dataset.scan is None or not _is_irregular(dataset):
@@ -136,9 +137,10 @@ def _of_share(workload: Workload, order: FileGroups, first: int, last: int) -> i
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """Return the range of records of a file that a rank needs: its first record, and the first record after the
-    range. The rank needs the samples at positions `begin` to `end` (exclusive) of a group of interleaved files, from
-    which samples are taken in turn. number: index of the file in the group. files: number of files in the group.
+    """Return the range of records that a rank needs from a file: the first record of the range, and the first record
+    after the range. The rank needs the samples at positions `begin` to `end` (exclusive) of a group of interleaved
+    files, from which samples are taken in turn. number: index of the file in the group. files: number of files in the
+    group.
     """
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 

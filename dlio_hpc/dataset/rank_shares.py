@@ -16,15 +16,15 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
 
 
 def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Divide `count` items among the ranks. Return two indices: that of the first item of `rank`, and the first index
-    after the items of `rank`. The numbers of items of two ranks differ by at most one.
+    """Divide `count` items among the ranks. Return two indices: the index of the first item of `rank`, and the first
+    index after the items of `rank`. The numbers of items of two ranks differ by at most one.
     """
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """The samples are divided among the ranks in units. Return the number of units, and the number of samples in a
-    unit. A unit is a file if ranks share no files, otherwise a single sample.
+    """Return the number of units in which the samples are divided among the ranks, and the number of samples in a unit.
+    A unit is a file if ranks share no files, and a single sample otherwise.
     """
     dataset = workload.dataset
     if reader_keys.shares_files(dataset, workload.reader, ranks):
@@ -33,7 +33,7 @@ def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def largest_share(workload: Workload, ranks: int) -> int:
-    """Return the number of samples that the rank with the most samples reads in an epoch."""
+    """Return the largest number of samples that a rank reads in an epoch."""
     if not workload.reader.shard:
         return workload.dataset.samples
     units, size = _shared_units(workload, ranks)

@@ -19,8 +19,8 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
     file is reduced only if there would otherwise be fewer files than `ranks`. In a single shared file, the number of
     samples changes, and the dataset is smaller than `size` by less than one sample.
 
-    A workload that only writes the checkpoints of a model gets a narrower model instead: its checkpoint has at most
-    `size` bytes, and as many files and arrays as before.
+    If a workload only writes checkpoints of a model, the model is made narrower instead. A checkpoint then has at most
+    `size` bytes. Its numbers of files and arrays do not change.
 
     Raise ConfigError if `size` is less than a sample, or if the format cannot hold the resulting dataset.
     """
@@ -47,8 +47,8 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
 
 
 def _narrowed(checkpoint: Checkpoint, size: int, ranks: int) -> Checkpoint:
-    """Return the checkpoint with a model of smaller widths, so that `ranks` ranks write at most `size` bytes of it. The
-    widest such model is chosen; it is never wider than the given one.
+    """Return the checkpoint with a narrower model, so that `ranks` ranks write at most `size` bytes per checkpoint. The
+    widest such model is chosen; it is never wider than the given model.
     """
     state = checkpoint.state
     assert state is not None

@@ -32,9 +32,9 @@ _PIECE = 4 << 20
 
 
 class Array(NamedTuple):
-    """Form of the arrays in files of npz or HDF5. shape, dtype: those of a sample. chunk: shape of a chunk, for chunked
-    HDF5; else None. compression: as in the key dataset.compression. needs_library: whether only the library of the
-    format can read the samples.
+    """Form of the arrays in npz or HDF5 files. shape, dtype: shape and type of a sample. chunk: shape of a chunk; None
+    if the array is not chunked. compression: one of the values of the key dataset.compression. needs_library: whether
+    the samples can be read only through the library of the format.
     """
 
     shape: tuple[int, ...]
@@ -47,12 +47,13 @@ class Array(NamedTuple):
 class SampleIndex(NamedTuple):
     """Files and samples of an existing dataset.
 
-    folder: folder of the index. starts (files + 1): number of the first sample of each file, and the number of samples.
-    begins (files): offset in the file of its first sample. sizes, changes (files): size in bytes of the file, and time
-    of its last change in nanoseconds. size: bytes of each sample, if all samples have the same size; else 0. ends
-    (samples + 1): total size of the samples before each sample, and of all samples; None if all samples have the same
-    size. names, name_ends: bytes of all names, and the end of each. array: form of the arrays in the files; None for
-    formats without arrays.
+    Lengths of arrays are in parentheses. folder: folder of the index. starts (files + 1): number of the first sample of
+    each file; the last element is the number of all samples. begins (files): offset of the first sample in each file.
+    sizes (files): size of each file in bytes. changes (files): time of the last change of each file, in nanoseconds.
+    size: size of a sample in bytes if all samples have the same size; otherwise 0. ends (samples + 1): total size of
+    the samples before each sample; the last element is the total size of all samples. It is None if all samples have
+    the same size. names: bytes of the names of all files, one name after the other. name_ends (files): end of each name
+    in `names`. array: form of the arrays in the files; None for formats without arrays.
     """
 
     folder: str
@@ -94,7 +95,7 @@ class SampleIndex(NamedTuple):
         return os.fsdecode(self.names[begin : int(self.name_ends[number])].tobytes())
 
     def file_numbers(self, samples: npt.NDArray[Any]) -> Numbers:
-        """Return the number of the file that holds each of `samples`."""
+        """Return, for each of `samples`, the number of the file that holds it."""
         return np.searchsorted(self.starts, samples.astype(np.int64), "right") - 1
 
     def count(self, number: int) -> int:
@@ -103,7 +104,7 @@ class SampleIndex(NamedTuple):
 
 
 class FileSamples(NamedTuple):
-    """Samples of a file. begin: offset of the first sample in the file. sizes: bytes of each sample."""
+    """Samples of a file. begin: offset of the first sample in the file. sizes: size of each sample in bytes."""
 
     begin: int
     sizes: Numbers
@@ -126,7 +127,7 @@ def of(dataset: Dataset) -> SampleIndex | None:
 
 
 def file_numbers(dataset: Dataset, samples: npt.NDArray[np.uint64]) -> npt.NDArray[Any]:
-    """Return the number of the file that holds each of `samples`."""
+    """Return, for each of `samples`, the number of the file that holds it."""
     if dataset.counts_vary:
         index = of(dataset)
         assert index is not None
@@ -135,8 +136,8 @@ def file_numbers(dataset: Dataset, samples: npt.NDArray[np.uint64]) -> npt.NDArr
 
 
 def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array | None) -> SampleIndex:
-    """Return the index of scanned files. It is kept in memory until write() writes it. array: form of the arrays in the
-    files.
+    """Return the index of scanned files. The index is kept in memory until write() writes it. array: form of the arrays
+    in the files.
     """
     names = [os.fsencode(name) for name in listing.names]
     counts = np.array([len(of_file.sizes) for of_file in samples], np.int64)
@@ -204,13 +205,13 @@ def opened(folder: str) -> SampleIndex:
 
 
 def _check_seals(folder: Path) -> None:
-    """Raise ValueError if a file of an index is not as it was written."""
+    """Raise ValueError if the checksum of a file of an index is not the stored checksum."""
     seals = msgspec.json.decode((folder / _SEALS).read_bytes(), type=dict[str, int])
     if {_ARRAY, _NAMES, _NAME_ENDS, _FILES} - seals.keys() or not {_SIZE, _ENDS} & seals.keys():
         raise ValueError(f"{_SEALS} lacks a file")
     for name, seal in seals.items():
         if _seal(folder / name) != seal:
-            raise ValueError(f"{name} is not as it was written")
+            raise ValueError(f"{name} has a wrong checksum")
 
 
 def _seal(path: Path) -> int:
@@ -236,8 +237,8 @@ def exists(folder: str) -> bool:
 
 
 def write(folder: str) -> None:
-    """Write the index that this process made for `folder`. Do nothing if it is written already. Raise
-    InfrastructureError if it cannot be written.
+    """Write the index that this process made for `folder`. Do nothing if the index is already written. Raise
+    InfrastructureError if the index cannot be written.
     """
     index = _unwritten.get(folder)
     if index is None or os.path.isdir(folder):

@@ -24,8 +24,8 @@ _WORDS, _MIDDLE = 3, 12 * 65535 // 2
 class Place(NamedTuple):
     """Location of a sample. sample: number of the sample in the dataset. file: number of the file that holds it.
     within: index of the sample in that file. offset: total bytes of the samples before this sample in the file. size:
-    bytes of the sample in memory. position: offset of the sample in the generated content stream; of no meaning in an
-    existing dataset.
+    bytes of the sample in memory. position: offset of the sample in the generated content stream; it has no meaning for
+    an existing dataset.
     """
 
     sample: int
@@ -37,7 +37,9 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Locations of several samples. table: the fields of Place, shape (6, samples). The properties are its rows."""
+    """Locations of several samples. table: a row for each field of Place, shape (6, samples). Each property returns a
+    row of `table`.
+    """
 
     __slots__ = ("table",)
 
@@ -133,15 +135,15 @@ class SampleLayout:
         return self._samples_per_file if self._index is None else self._index.count(number)
 
     def files(self, samples: Samples) -> Numbers:
-        """Return the number of the file that holds each of `samples`."""
+        """Return, for each of `samples`, the number of the file that holds it."""
         if self._index is None:
             return (samples // np.uint64(self._samples_per_file)).astype(np.int64)
         return self._index.file_numbers(samples)
 
     @property
     def begins(self) -> Numbers | None:
-        """Offset of the first sample in each file of an existing dataset; None for a generated dataset, in which it is
-        the same in all files.
+        """Offset of the first sample in each file of an existing dataset; None for a generated dataset, in which this
+        offset is the same in all files.
         """
         return None if self._index is None else self._index.begins
 

@@ -24,9 +24,9 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of samples in an epoch. rank: the rank that reads. It is used only if each rank reads all samples; the
-    order then differs between ranks. ranks: number of ranks that share the samples. file_groups: groups of interleaved
-    files.
+    """The order of samples in an epoch. rank: number of the rank that reads. This number is used only if each rank
+    reads all samples; the order then differs between ranks. ranks: number of ranks that share the samples. file_groups:
+    groups of interleaved files.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
@@ -72,7 +72,7 @@ class Order:
 
     @property
     def irregular(self) -> "IrregularFiles | None":
-        """Order of the files, if files have different numbers of samples; else None."""
+        """Order of the files if files have different numbers of samples; otherwise None."""
         return self._irregular
 
     def _irregular_order(self, dataset: Dataset) -> "IrregularFiles":
@@ -127,9 +127,9 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """For each file in `files`, find the share of files that the file belongs to. Return two arrays with an element
-        per file: the first file of this share, and the first file after the share. files: numbers of files, in
-        ascending order.
+        """Find, for each file in `files`, the range of files to which it belongs. The files of a dataset are divided
+        into `file_groups.shares` ranges. Return two arrays with an element per file: the first file of its range, and
+        the first file after its range. files: numbers of files, in ascending order.
         """
         if not len(files):
             return files, files
@@ -247,7 +247,7 @@ def mix(value: int) -> int:
 
 
 def mix_all(values: Indices) -> Indices:
-    """Mix the bits of each value of an array. The calculation is shorter than that of mix(). It suffices: permutations
+    """Mix the bits of each value of an array. The calculation is shorter than in mix(), but good enough: permutations
     of four rounds pass tests of uniformity.
     """
     values = values * np.uint64(0xBF58476D1CE4E5B9)

@@ -79,7 +79,7 @@ def _refuse(directory: Path, name: str, record: Record) -> None:
 
 def _with_folder(record: Record, run: Run) -> Record:
     """Return the record with two additions: the version of lfs, and the layout that new files get in the dataset's
-    folder. If the folder does not exist, the layout is that of its nearest existing parent.
+    folder. If the folder does not exist, the layout of its nearest existing parent folder is taken.
     """
     try:
         client = lfs.version()

@@ -83,7 +83,9 @@ def write(directory: Path, name: str, record: Record) -> None:
 
 
 def read(content: bytes, source: str) -> Record:
-    """Parse the content of a record file. source: file name for messages. Raise ConfigError if it is not a record."""
+    """Parse the content of a record file. source: file name for messages. Raise ConfigError if the content is not a
+    record.
+    """
     return serialization.convert(serialization.parse_yaml(content.decode(errors="replace"), source), Record, source)
 
 

@@ -17,9 +17,9 @@ from dlio_hpc.config.lustre_layout import Layout, Version
 
 class LayoutComponent(Struct, frozen=True):
     """Component of an actual layout; a plain layout has one component. end: offset in the file at which the component
-    ends; None for the end of the file. first: number of the target of the first stripe; -1 for any target. targets:
-    numbers of the targets of the stripes of a file; empty for the layout of a folder, and for a component to which
-    nothing has been written.
+    ends; None for the end of the file. first: number of the target that holds the first stripe; -1 for any target.
+    targets: numbers of the targets that hold the stripes of a file. `targets` is empty for the layout of a folder, and
+    for a component to which nothing has been written.
     """
 
     end: int | None
@@ -71,7 +71,7 @@ def check_version(asked: Layout, client: Version) -> None:
     for feature, least in lustre_layout.needs(asked):
         if client < least:
             wanted, have = (".".join(map(str, number)) for number in (least, client))
-            raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, the client is {have}")
+            raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, but the client is {have}")
 
 
 def _setstripe(folder: str, asked: Layout) -> list[str]:
@@ -108,9 +108,10 @@ def _getstripe(*arguments: str) -> LayoutComponents:
 
 
 def parse(text: str, source: str) -> LayoutComponents:
-    """Parse the YAML that lfs-getstripe(1) prints. Keys for a file begin with lmm_, those for a folder do not. Since
-    version 2.16 the components are a list; earlier versions print a key per component (component0, component1). The
-    name of a pool is always taken as text, although lfs prints names such as 1e5 and null without quotes.
+    """Parse the YAML that lfs-getstripe(1) prints. In the layout of a file, keys begin with lmm_; in the layout of a
+    folder, they do not. Since version 2.16 the components are a list; earlier versions print a key per component
+    (component0, component1). The name of a pool is always taken as text, although lfs prints names such as 1e5 and null
+    without quotes.
     """
     data = serialization.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
     if not isinstance(data, dict):
@@ -166,7 +167,7 @@ def pool_size(fsname: str, pool: str) -> int:
     answer = command.ask("lfs", "pool_list", f"{fsname}.{pool}")
     if answer.code:
         known = ", ".join(line.partition(".")[2] for line in command.ask("lfs", "pool_list", fsname).lines[1:])
-        raise ConfigError(f"layout: file system {fsname} has no pool {pool!r}; it has {known or 'none'}")
+        raise ConfigError(f"layout: file system {fsname} has no pool {pool!r}; existing pools: {known or 'none'}")
     return len([line for line in answer.lines[1:] if line.strip()])
 
 

@@ -138,8 +138,8 @@ def test_a_dataset_that_does_not_fit_is_refused(run: Run, small: Path) -> None:
     assert job["state"] == "failed"
     message = job["runs"][0]["error"]["message"]
     assert (
-        "is not the one that this workload needs: files is 7 there and 6 in the plan. Choose another --data, or remove "
-        "that folder" in message
+        "is not the one that this workload needs: files is 7 in the dataset and 6 in the plan. Choose another --data, "
+        "or remove that folder" in message
     )
     mark.unlink()
     assert (

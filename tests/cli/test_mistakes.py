@@ -632,7 +632,7 @@ EXISTING = (
     Mistake(
         "no match",
         DEMO + "-d data --existing '*.npz'",
-        ("--existing *.npz: no file below", "relative to --data"),
+        ("--existing *.npz: no file in", "relative to --data"),
         {"data/a.npy": ""},
     ),
     Mistake(

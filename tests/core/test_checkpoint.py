@@ -224,7 +224,7 @@ def test_a_wrong_bit_is_found_when_a_checkpoint_is_read_back(
             file.write(bytes([byte ^ 0x10]))
 
     monkeypatch.setattr(page_cache, "drop", damage)
-    with pytest.raises(InvalidRun, match=rf"{path}: byte {at} is 0x.. when it is read back, 0x.. was written"):
+    with pytest.raises(InvalidRun, match=rf"{path}: byte {at} is 0x.. when it is read back, but 0x.. was written"):
         checkpoints.save()
 
 

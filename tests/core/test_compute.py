@@ -124,7 +124,7 @@ def test_spinning_is_refused_where_it_would_starve_somebody(run: Run, small: Pat
         check("spin", 1, cores - 1, preprocess_threads=3, preprocess_time=1e-3)
     done = run("dlio-submit", small, "--ppn", cores, "-S", "compute.mode=spin", "--wait", "--json")
     assert done.code == 2
-    assert "Use fewer ranks or threads, or compute.mode: sleep" in done.err
+    assert "Use fewer ranks or threads, or compute.mode=sleep" in done.err
 
 
 def test_asked_and_achieved_stand_side_by_side(run: Run, small: Path) -> None:

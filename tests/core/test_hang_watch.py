@@ -133,9 +133,9 @@ def test_the_message_names_rank_call_file_and_time() -> None:
     )
     assert hang_watch.message([*others, _blocked(1, 28.0)], ["a", "b", "c"]) == (first, 1)
     text, rank = hang_watch.message([others[0], _blocked(1, 28.0), _blocked(2, 27.0)], ["a", "b", "c"]) or ("", 0)
-    assert (text, rank) == (first + ", and 1 other rank in calls of their own", 1)
+    assert (text, rank) == (first + ", and 1 other rank in other calls", 1)
     text, rank = hang_watch.message([others[0], _blocked(1, 28.0)], ["a", "b", "c"]) or ("", 0)
-    assert text == first + "; rank 2 (c) does not answer: stopped, or held in a call of a library"
+    assert text == first + "; rank 2 (c) does not respond: stopped, or waiting in a library call"
 
 
 def test_without_a_rank_that_waits_for_storage_the_job_goes_on() -> None:
@@ -146,7 +146,7 @@ def test_without_a_rank_that_waits_for_storage_the_job_goes_on() -> None:
     text, rank = hang_watch.message(waiting, ["a", "b", "c"]) or ("", 0)
     assert rank == 2
     assert text == (
-        "rank 2 (c) does not answer: stopped, or held in a call of a library; all other ranks have waited for 20 s"
+        "rank 2 (c) does not respond: stopped, or waiting in a library call; all other ranks have waited for 20 s"
     )
 
 

@@ -244,9 +244,9 @@ def test_a_refusal_says_why_and_what_to_do(code: int, reason: str, monkeypatch: 
     with pytest.raises(ConfigError) as caught:
         Ring(4)
     message = str(caught.value)
-    assert message.startswith("reader.engine: io_uring is not possible here: the kernel refuses it (")
+    assert message.startswith("reader.engine=io_uring is not possible here: the kernel refuses it (")
     assert reason in message
-    assert message.endswith("; set reader.engine: preadv")
+    assert message.endswith("; set reader.engine=preadv")
 
 
 def test_a_kernel_without_the_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,12 @@ def test_files_that_are_gone_are_a_fault(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "why_not"),
-    [("tmpfs", "in memory"), ("zfs", "may cache what O_DIRECT reads"), ("fuse.rclone", "may cache"), ("lustre", None)],
+    [
+        ("tmpfs", "in memory"),
+        ("zfs", "may serve O_DIRECT reads from a cache"),
+        ("fuse.rclone", "may serve"),
+        ("lustre", None),
+    ],
 )
 def test_some_file_systems_cannot_be_probed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, why_not: str | None

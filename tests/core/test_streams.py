@@ -363,7 +363,7 @@ def test_more_than_was_planned_is_a_fault(tmp_path: Path, keys: tuple[str, ...])
         [BIN / "mpiexec", "-n", "2", *core], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 3
-    assert f"bytes were read, 1.5 x the {less.runs[1].bytes} that were planned" in done.stderr
+    assert f"bytes were read, 1.5 times the planned {less.runs[1].bytes} bytes" in done.stderr
 
 
 def _study(name: str, full: bool) -> study.Study:

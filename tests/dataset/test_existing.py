@@ -348,8 +348,8 @@ def _pipe(path: Path) -> None:
         ("raw", "part-*", _empty, "part-00.tfrecord is empty"),
         ("npz", "part-*", _text, "part-00.tfrecord is not an npz file"),
         ("hdf5", "part-*", _text, "part-00.tfrecord is not an HDF5 file"),
-        ("raw", "*.jpg", _text, "no file below"),
-        ("raw", "nowhere/*", _text, "no file below"),
+        ("raw", "*.jpg", _text, "no file in"),
+        ("raw", "nowhere/*", _text, "no file in"),
         ("tfrecord", "part-02*", _empty, "the files hold no samples"),
     ],
 )

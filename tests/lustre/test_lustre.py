@@ -169,7 +169,7 @@ class _Holder(msgspec.Struct):
     [
         (Layout(stripe_count=4, overstripe=True), (2, 12, 9), "overstripe needs a Lustre client of 2.13"),
         (Layout(components=(Component(stripe_count=4),)), (2, 9), r"components \(PFL\) needs a Lustre client of 2.10"),
-        (Layout(components=(Component(end=MIB, mdt=True), Component())), (2, 10), "the client is 2.10"),
+        (Layout(components=(Component(end=MIB, mdt=True), Component())), (2, 10), "but the client is 2.10"),
     ],
 )
 def test_options_are_gated_by_the_clients_version(asked: Layout, client: tuple[int, ...], message: str) -> None:
@@ -232,7 +232,7 @@ def test_targets_pools_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert [target.number for target in targets] == list(range(6))
     assert [target.flags for target in targets] == ["", "", "D", "", "", ""]
     assert lfs.pool_size("lus", "flash") == 2
-    with pytest.raises(ConfigError, match="file system lus has no pool 'slow'; it has flash"):
+    with pytest.raises(ConfigError, match="file system lus has no pool 'slow'; existing pools: flash"):
         lfs.pool_size("lus", "slow")
     kept = lfs.quota("-u", "nobody", tmp_path)
     assert kept is not None
@@ -454,7 +454,7 @@ def test_a_layout_left_alone_is_recorded_all_the_same(run: Run, small: Path, tmp
     ("policy", "asked", "message", "code"),
     [
         ({"version": "2.12.9"}, "{stripe_count: 4, overstripe: true}", "needs a Lustre client of 2.13 or newer", 2),
-        ({}, "{stripe_count: 4, pool: nope}", "has no pool 'nope'; it has flash", 2),
+        ({}, "{stripe_count: 4, pool: nope}", "has no pool 'nope'; existing pools: flash", 2),
         ({}, "{stripe_count: 4, stripe_index: 99}", "lfs setstripe -c 4 -i 99", 6),
     ],
 )

@@ -313,7 +313,7 @@ def test_a_folder_without_logs_is_told(run: Run, tmp_path: Path) -> None:
     assert "empty is neither a recording nor a folder with Darshan logs (*.darshan); dlio-hpc record" in done.err
     assert run("dlio-hpc", "darshan", "--summary", "empty").code == 0
     (tmp_path / "empty" / "deep" / "heat.darshan").unlink()
-    assert "there are no logs (*.darshan) below empty" in run("dlio-hpc", "darshan", "--summary", "empty").err
+    assert "no logs (*.darshan) found in empty or in subfolders" in run("dlio-hpc", "darshan", "--summary", "empty").err
 
 
 def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_a_log_that_cannot_be_judged_for_a_bug_costs_no_measurement(tmp_path: Pa
     again = run("dlio-hpc", "report", directory, "--json")
     assert again.code == 0
     verdict = again.job["runs"][1]["darshan"]
-    assert verdict["why_not"].startswith("it could not be checked: a bug in dlio-hpc")
+    assert verdict["why_not"].startswith("the log could not be checked: a bug in dlio-hpc")
 
 
 def test_what_the_system_and_frameworks_report_is_no_bug() -> None:

@@ -2,8 +2,8 @@
 keras.
 
 The tensors hold bytes of the content stream. They are generated before the framework's call is timed, and compared
-after it. The time of the call includes serialisation, which is the framework's own cost. If the call is collective, the
-ranks wait for each other before it, so that no rank waits in the call for the tensors of another.
+after it. The time of the call includes serialisation, which is the framework's own cost. Before a collective call, the
+ranks wait for each other, so that no rank waits in the call while another rank still generates its tensors.
 """
 
 import os
@@ -31,9 +31,9 @@ _HELD = re.compile(r"/proc/self/fd/\d+/?")
 
 
 class CheckpointUnit(NamedTuple):
-    """Files that one call of the framework writes or reads. name: name of the file or folder that the call gets.
-    files: files of the checkpoint whose tensors are in it. stored: names of the files on storage. All names are
-    relative to the output folder.
+    """Files that one call of the framework writes or reads. name: name of the file or folder that is passed to the
+    call. files: files of the checkpoint whose tensors the call writes or reads. stored: names of the files on storage.
+    All names are relative to the output folder.
     """
 
     name: str
@@ -42,9 +42,9 @@ class CheckpointUnit(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """The calls of a framework. prepare: make a state from these tensors. save: write a state to a path. blank: make a
-    state with tensors of these sizes. load: read a path into a blank state, and return the state with the data.
-    tensors: return the tensors of a state. Only save and load are timed.
+    """The calls of a framework. prepare: make a state from tensors. save: write a state to a path. blank: make a state
+    with tensors of given sizes. load: read a path into a blank state, and return the state with the data. tensors:
+    return the tensors of a state. Only save and load are timed.
     """
 
     prepare: Callable[[Tensors], Any]
@@ -77,7 +77,8 @@ def read(
     part: CheckpointPart, units: list[CheckpointUnit], calls: Calls, compares: bool, meet: Meet = _alone
 ) -> Restored:
     """Read the units in turn. Return the times, and the bytes of the files on storage. Raise InvalidRun if the
-    framework cannot load them, or if `compares` is true and tensors differ from those written. meet: as in write().
+    framework cannot load the units, or if `compares` is true and tensors differ from the tensors written. meet: wait
+    for the ranks that take part in the call.
     """
     restored = Restored()
     for unit in units:
@@ -118,7 +119,7 @@ def _read(part: CheckpointPart, unit: CheckpointUnit, calls: Calls, compares: bo
 
 
 def _tensors(unit: CheckpointUnit) -> Iterator[tuple[str, int, int]]:
-    """Yield the name of each tensor, its bytes, and its position in the content stream."""
+    """Yield three values for each tensor: its name, its size in bytes, and its position in the content stream."""
     for file in unit.files:
         begin = file.begin
         for number, size in enumerate(file.arrays):
@@ -136,7 +137,7 @@ def _compare(path: str, unit: CheckpointUnit, tensors: Tensors) -> None:
     for name, size, begin in _tensors(unit):
         data = tensors.get(name)
         if data is None or data.dtype != np.uint8 or data.shape != (size,):
-            raise InvalidRun(f"{path}: tensor {name} is missing, or has another size or type than was written")
+            raise InvalidRun(f"{path}: tensor {name} is missing, or its size or type is not as written")
         compare(f"{path}: tensor {name}", data, 0, begin)
 
 
@@ -146,8 +147,9 @@ def _size(part: CheckpointPart, unit: CheckpointUnit) -> int:
 
 @contextmanager
 def faults(part: CheckpointPart, verb: str, path: str, kind: type[InfrastructureError | InvalidRun]) -> Iterator[None]:
-    """Raise an error of the system as InfrastructureError, and an error of the framework as `kind`. Both name the file,
-    or `path` if the file is unknown. An error of the system that caused an error of the framework takes precedence.
+    """Raise an error of the system as InfrastructureError, and an error of the framework as `kind`. The message of
+    either error names the file, or `path` if the file is unknown. If an error of the system caused an error of the
+    framework, InfrastructureError is raised.
     """
     behind = system_error.watched()
     try:
@@ -162,7 +164,9 @@ def faults(part: CheckpointPart, verb: str, path: str, kind: type[Infrastructure
 
 
 def _named(part: CheckpointPart, fault: Exception) -> str | None:
-    """Return the path of the file in the output folder that an error of the system names, or None."""
+    """Return the path of the file that an error of the system names, for messages. Return None if the error names no
+    file.
+    """
     name = fault.filename if isinstance(fault, OSError) else None
     if not isinstance(name, str):
         return None
@@ -179,8 +183,9 @@ def described(fault: BaseException) -> str:
 
 
 class SingleFiles(NamedTuple):
-    """A mode of checkpoints whose framework writes and reads one file at a time: a file for each file of the
-    checkpoint. suffix: end of the files' names. start: import the framework and return its calls.
+    """A mode of checkpoints in which each call of the framework writes or reads one file. Each file of the checkpoint
+    is one file on storage. suffix: suffix of the file names. start: function that imports the framework and returns its
+    calls.
     """
 
     suffix: str
@@ -190,15 +195,17 @@ class SingleFiles(NamedTuple):
         """Do nothing."""
 
     def names(self, part: CheckpointPart) -> list[str]:
-        """Return the names of the part's files."""
+        """Return the names of the files on storage."""
         return names(self._units(part))
 
     def write(self, part: CheckpointPart) -> Saved:
-        """Write the files in turn. Raise InfrastructureError if that fails."""
+        """Write the files in turn. Raise InfrastructureError if a file cannot be written."""
         return write(part, self._units(part), part.framework)
 
     def read(self, part: CheckpointPart, compares: bool) -> Restored:
-        """Read the files in turn. Raise InvalidRun if that fails, or if tensors are compared and differ."""
+        """Read the files in turn. Raise InvalidRun if a file cannot be loaded, or if tensors are compared and
+        differ.
+        """
         return read(part, self._units(part), part.framework, compares)
 
     def _units(self, part: CheckpointPart) -> list[CheckpointUnit]:

@@ -48,9 +48,10 @@ def start(comm: "Intracomm | None", keys: Checkpoint) -> Calls:
 
 @contextmanager
 def _errors_of_closing() -> Iterator[list[BaseException]]:
-    """Collect the exceptions of HDF5 files that are closed when they are released. Python cannot raise these
-    exceptions, and would print them with a traceback. Cython calls one hook for them, and Python another. If the block
-    fails, its remaining files are released later, and their exceptions are not printed either.
+    """Collect the exceptions that occur when HDF5 files are released in the `with` block and are thereby closed. Python
+    cannot raise these exceptions, and would print them with a traceback. Cython and Python call different hooks for
+    these exceptions, and both hooks are replaced. If the block fails, its remaining files are released later, and their
+    exceptions are not printed either.
     """
     before = sys.excepthook, sys.unraisablehook
     errors: list[BaseException] = []

@@ -14,8 +14,8 @@ from dlio_hpc.core.output_folder import OutputFolder
 
 class Saved(NamedTuple):
     """Seconds that a rank spent on its files of a checkpoint, and bytes of these files. own_s: seconds in which
-    dlio-hpc made the contents and compared those that it read back; no other field includes them. All fields are zero
-    on ranks that do not write checkpoints.
+    dlio-hpc made the contents and compared the contents that were read back. No other field includes these seconds. All
+    fields are zero on ranks that do not write checkpoints.
     """
 
     write_s: float = 0.0
@@ -32,8 +32,8 @@ class Saved(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """Seconds that a rank spent on opening and reading files of a checkpoint, bytes that it read, and seconds that it
-    compared them with the written data.
+    """Measurements of reading a checkpoint on a rank: seconds of opening and reading its files, bytes read, and seconds
+    of comparing these bytes with the written data.
     """
 
     read_s: float = 0.0
@@ -45,8 +45,8 @@ class Restored(NamedTuple):
 
 
 class File(NamedTuple):
-    """A file of a checkpoint. arrays: bytes of each tensor in the file. begin: position in the content stream of the
-    first tensor; the others follow.
+    """A file of a checkpoint. arrays: size of each tensor in the file, in bytes. begin: position of the first tensor in
+    the content stream; the other tensors follow it.
     """
 
     name: str
@@ -59,8 +59,9 @@ class File(NamedTuple):
 
 
 class CheckpointPart(NamedTuple):
-    """The files of a checkpoint that a rank writes. prefix: beginning of the names of all files of this checkpoint; a
-    later checkpoint with the same prefix overwrites it. rank: the rank that writes. framework: return value of start().
+    """The files that a rank writes of a checkpoint. prefix: beginning of the names of all files of this checkpoint; a
+    later checkpoint with the same prefix overwrites this checkpoint. rank: number of the rank that writes. framework:
+    return value of start().
     """
 
     outputs: OutputFolder
@@ -72,9 +73,9 @@ class CheckpointPart(NamedTuple):
 
 
 def compare(where: str, data: Rows, offset: int, position: int) -> None:
-    """Compare a piece of a file or of a tensor with the written contents. Raise InvalidRun if they differ. where: the
-    file or tensor, for the message. offset: bytes before the piece. position: position in the content stream at which
-    the file or tensor begins.
+    """Compare a piece of a file or of a tensor with the written contents. Raise InvalidRun if they differ. where:
+    description of the file or tensor for the message. offset: number of bytes in the file or tensor before the piece.
+    position: position in the content stream at which the file or tensor begins.
     """
     begin = 0
     for piece in content.pieces(position + offset, len(data)):
@@ -83,6 +84,6 @@ def compare(where: str, data: Rows, offset: int, position: int) -> None:
         if at is not None:
             raise InvalidRun(
                 f"{where}: byte {offset + begin + at} is {data[begin + at]:#04x} when it is read back, "
-                f"{expected[at]:#04x} was written"
+                f"but {expected[at]:#04x} was written"
             )
         begin += len(expected)

@@ -32,7 +32,7 @@ def stop(framework: None) -> None:
 
 
 def names(part: CheckpointPart) -> list[str]:
-    """Return the names of the part's files."""
+    """Return the names of the files on storage."""
     return [_name(part, file) for file in part.files]
 
 
@@ -46,7 +46,7 @@ def write(part: CheckpointPart) -> Saved:
 
 def read(part: CheckpointPart, compares: bool) -> Restored:
     """Read the files in turn. Raise InfrastructureError if the file system fails, and InvalidRun if a file is too
-    short, or if `compares` is true and its contents differ from those written.
+    short, or if `compares` is true and the contents read differ from the contents written.
     """
     restored = Restored()
     for file in part.files:
@@ -63,7 +63,7 @@ def _flags(part: CheckpointPart) -> int:
 
 
 def _write(part: CheckpointPart, file: File) -> Saved:
-    """Write a file with bytes of the content stream. They begin at the position of the file in the stream."""
+    """Write a file with bytes of the content stream, which start at the position `file.begin` of the stream."""
     name, started = _name(part, file), now()
     try:
         with part.outputs.opened(name, "wb", _flags(part)) as opened:
@@ -80,8 +80,8 @@ def _write(part: CheckpointPart, file: File) -> Saved:
 
 
 def _fill(part: CheckpointPart, descriptor: int, file: File) -> float:
-    """Write a file in requests of `transfer_size` bytes. Return the seconds in which its contents were made. O_DIRECT
-    writes whole blocks; the file is cut to its size afterwards.
+    """Write a file in requests of `transfer_size` bytes. Return the seconds that dlio-hpc took to make the contents.
+    O_DIRECT writes whole blocks, so the file is truncated to its size afterwards.
     """
     begun = now()
     size = file.size
@@ -102,8 +102,8 @@ def _fill(part: CheckpointPart, descriptor: int, file: File) -> float:
 
 
 def _fill_in_any_order(part: CheckpointPart, descriptor: int, file: File) -> float:
-    """Write a file in the requests that the workload lists. They may leave gaps. The file is then set to its size.
-    Return the seconds in which the contents were made.
+    """Write a file in the requests that the workload lists, which may leave gaps, and then set the size of the file.
+    Return the seconds that dlio-hpc took to make the contents.
     """
     requests, begun = part.keys.requests, now()
     ready = np.empty(max(length for _, length in requests), np.uint8)
@@ -134,8 +134,8 @@ def _read(part: CheckpointPart, file: File, compares: bool) -> Restored:
 
 
 def _pieces(part: CheckpointPart, file: io.FileIO, path: str, size: int) -> Iterator[tuple[Rows, int, float]]:
-    """Yield each piece of a file, the number of bytes before it, and the seconds that its request took. A piece is
-    valid only until the next piece is requested.
+    """Yield three values for each piece of a file: the piece, the number of bytes before it, and the seconds that its
+    request took. A piece is valid only until the next piece is requested.
     """
     most = part.keys.transfer_size or min(size, LARGEST_REQUEST)
     buffer = _memory(-(-most // BLOCK) * BLOCK)
@@ -151,6 +151,6 @@ def _pieces(part: CheckpointPart, file: io.FileIO, path: str, size: int) -> Iter
 
 
 def _memory(size: int) -> Rows:
-    """Allocate aligned memory, as O_DIRECT needs it."""
+    """Allocate memory that is aligned for O_DIRECT."""
     rows: Rows = buffers.allocate(1, size).rows[0]
     return rows

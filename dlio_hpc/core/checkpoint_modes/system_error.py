@@ -1,5 +1,5 @@
-"""System error behind an exception of a framework. Frameworks often do not report it: torch.save reports a full disk as
-"unexpected pos 704 vs 598", and HDF5 as text in the middle of its own messages.
+"""System error that caused an exception of a framework. Frameworks often do not report the system error: torch.save
+reports a full disk as "unexpected pos 704 vs 598", and HDF5 as text in the middle of its own messages.
 """
 
 import ctypes
@@ -18,12 +18,13 @@ _IN_TEXT = re.compile(r"\berrno[ =]+(\d+)", re.IGNORECASE)
 
 
 def watched() -> Callable[[BaseException], int | None]:
-    """Return a function that takes an exception, and returns the number of the system error that caused it, or None if
-    that is unknown. It must be called as soon as the exception is caught, by the thread that called watched().
+    """Return a function that takes an exception, and returns the number of the system error that caused the exception,
+    or None if this is unknown. The returned function must be called as soon as the exception is caught, by the thread
+    that called watched().
 
-    The number is that of an OSError in the chain of exceptions, or in the text of one. If there is none, it is the last
-    error of a call of the C library in this thread, if that is an error of storage. EINVAL does not count: a library
-    that follows the offsets in a damaged file causes it by itself.
+    The number is taken from an OSError in the chain of exceptions, or from the text of an exception in this chain. If
+    neither has a number, it is the last error of a call of the C library in this thread, provided that this is an error
+    of storage. EINVAL is ignored, because a library causes it itself when it uses the offsets in a damaged file.
     """
     locate = ctypes.CDLL(None).__errno_location
     locate.restype = ctypes.POINTER(ctypes.c_int)
@@ -44,7 +45,7 @@ def watched() -> Callable[[BaseException], int | None]:
 
 
 def _chain(fault: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and the exceptions in its context."""
+    """Yield an exception, then the exception that caused it, and so on."""
     following: BaseException | None = fault
     while following is not None:
         yield following

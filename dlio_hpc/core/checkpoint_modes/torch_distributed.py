@@ -31,8 +31,8 @@ _PATIENCE = timedelta(hours=1)
 
 
 class Groups(NamedTuple):
-    """The process groups of PyTorch. calls: the calls of the framework. meet: wait for all ranks. meet_writers: wait
-    for the ranks that write.
+    """The process groups of PyTorch. calls: the calls of the framework. meet: function that waits for all ranks.
+    meet_writers: function that waits for the ranks that write.
     """
 
     calls: Calls
@@ -101,9 +101,9 @@ def _file(rank: int) -> str:
 
 
 def _with_cause(method: Callable[..., Any], paths: list[str]) -> Callable[..., Any]:
-    """Return a method whose exceptions name the file and, in an OSError, the error of the system that caused them. Only
-    the rank that fails can see these; PyTorch sends the exception to the others. paths: paths of files; the last one is
-    the file that the method writes or reads.
+    """Return `method` with more informative exceptions. They name the file and, in an OSError, the error of the system
+    that is the cause. Only the rank that fails knows the file and the error; PyTorch sends the exception to the other
+    ranks. paths: paths of files; the last one is the file that the method writes or reads.
     """
 
     def called(*arguments: Any, **keywords: Any) -> Any:
@@ -120,8 +120,8 @@ def _with_cause(method: Callable[..., Any], paths: list[str]) -> Callable[..., A
 
 
 class MetadataError(BaseException):
-    """Error of reading .metadata, in args[0]. It is not a subclass of Exception, because PyTorch would print a
-    traceback for an Exception and look for other metadata.
+    """Exception that carries the error of reading .metadata in args[0]. It is not a subclass of Exception, because
+    PyTorch would print a traceback for an Exception and look for other metadata.
     """
 
 
@@ -138,7 +138,9 @@ def _passed_on(method: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _unwrapped(call: Callable[[], None], dcp: Any) -> None:
-    """Call a function. Replace a CheckpointException, which is no subclass of Exception, by the first rank's error."""
+    """Call a function. If it raises a CheckpointException, raise the error of the first rank instead, because
+    CheckpointException is not a subclass of Exception.
+    """
     try:
         call()
     except dcp.CheckpointException as fault:
@@ -151,8 +153,8 @@ def _unwrapped(call: Callable[[], None], dcp: Any) -> None:
 
 
 def stop(groups: Groups) -> None:
-    """Disconnect the ranks. If an error ends this rank, do nothing: other ranks would fail because this rank is gone,
-    and might report that before this rank reports its error.
+    """Disconnect the ranks. Do nothing if an error ends this rank. Otherwise, other ranks would fail because this rank
+    is gone, and might report their failure before this rank reports its error.
     """
     from torch import distributed
 
@@ -166,8 +168,8 @@ def names(part: CheckpointPart) -> list[str]:
 
 
 def write(part: CheckpointPart) -> Saved:
-    """Write the tensors of all ranks together. Raise InfrastructureError if any rank fails. The coordinator counts
-    .metadata. The ranks start at the same time.
+    """Write the tensors of all ranks together. Raise InfrastructureError if any rank fails. The coordinator includes
+    .metadata in its bytes. The ranks start at the same time.
     """
     if not part.files:
         return Saved()

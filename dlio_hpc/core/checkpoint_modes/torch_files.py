@@ -1,4 +1,4 @@
-"""Checkpoints through torch.save and torch.load: a file of PyTorch for each file of the checkpoint."""
+"""Checkpoints through torch.save and torch.load. Each file of the checkpoint is one file of PyTorch."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def start(comm: "Intracomm | None", keys: Checkpoint) -> Calls:
-    """Import PyTorch, before anything is timed. Raise ConfigError if it cannot be imported."""
+    """Import PyTorch before anything is timed, and return its calls. Raise ConfigError if PyTorch cannot be
+    imported.
+    """
     torch = imported()
 
     def tensors(state: dict[str, Any]) -> Tensors:

@@ -1,1 +1,1 @@
-"""File formats. Each format has a module, or a folder, that writes its files and reads them on a rank."""
+"""File formats. Each format has a module or a package that writes its files and reads them on a rank."""

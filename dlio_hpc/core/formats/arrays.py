@@ -29,8 +29,8 @@ _SMALL = 64 << 10
 
 
 class SamplePart(NamedTuple):
-    """Part of each sample that an array holds. number: position of the array in the file. name: name of the array.
-    first: offset of the part in the sample. size: bytes of the part.
+    """Part of each sample. One array of the file holds this part of all samples. number: position of the array in the
+    file. name: name of the array. first: offset of the part in the sample. size: size of the part in bytes.
     """
 
     number: int
@@ -75,8 +75,9 @@ def holder(dataset: Dataset, places: SampleLayout, number: int, index: int, offs
 
 
 def slabs(dataset: Dataset, number: int, part: SamplePart, samples: range | None = None) -> Iterator[Rows]:
-    """Yield the generated rows of an array of file `number` in slabs of about 1 MiB, but at least one row. A slab is
-    valid only until the next slab is requested. samples: samples of the file; None for all of them.
+    """Yield the generated rows of an array of file `number` in slabs. A slab has about 1 MiB, but at least one row, and
+    is valid only until the next slab is requested. samples: indices of samples in the file; None for all samples of the
+    file.
     """
     wanted = range(dataset.samples_per_file) if samples is None else samples
     places, kind = SampleLayout(dataset), compressibility(dataset)
@@ -109,7 +110,7 @@ def in_turn(workload: Workload, samples: int) -> Iterator[tuple[int, SamplePart]
 
 
 class PartsReader:
-    """Reader that reads each part of a sample at its offset, with a request of its own. starts: function that returns
+    """Reader that reads each part of a sample at its offset, with one request per part. starts: function that returns
     the offset of each array in a file. It is called only once, because these offsets are the same in all files.
     """
 

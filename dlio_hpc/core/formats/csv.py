@@ -82,8 +82,8 @@ def spell(text: Rows, numbers: npt.NDArray[np.uint32]) -> None:
 
 @functools.cache
 def _digits() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-    """Return the texts of all numbers of three digits, behind a point, and of all numbers of four digits. A text has
-    four bytes.
+    """Return two tables of texts of four bytes: a point followed by three digits, for each number below 1000; and four
+    digits, for each number below 10,000.
     """
     high = [b".%03d" % number for number in range(1000)]
     low = [b"%04d" % number for number in range(10_000)]
@@ -91,8 +91,8 @@ def _digits() -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
 
 
 def numbers_of(lines: Rows) -> npt.NDArray[np.uint64]:
-    """Return the seven-digit numbers whose text is in `lines`. Neighbours are combined three times: digits to numbers
-    below 100, these to numbers below 10,000, and these to the results. The text is not checked.
+    """Convert the text in `lines` to seven-digit numbers. Neighbouring values are combined in three steps: digits to
+    numbers below 100, these numbers to numbers below 10,000, and those to the results. The text is not checked.
     """
     digits = lines.reshape(-1).view(_WORD)["digits"] & np.uint64(0x0F0F0F0F0F0F0F00)
     for base, bits, mask in ((10, 8, 0x00FF00FF00FF00FF), (100, 16, 0x0000FFFF0000FFFF), (10_000, 32, 0xFFFFFFFF)):
@@ -116,7 +116,7 @@ def fill(row: Rows, position: int, compressibility: Compressibility) -> None:
 
 
 def head(position: int, compressibility: Compressibility) -> bytes:
-    """Return the binary form of the value that is computed from the content stream at `position`."""
+    """Return the binary form of the first value that is computed from the content stream at `position`."""
     row = np.empty(_FLOAT, np.uint8)
     fill(row, position, compressibility)
     return row.tobytes()
@@ -128,7 +128,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             import pandas  # noqa: F401 - checks that it is installed
         except ImportError as fault:
             raise ConfigError(
-                "dataset.format: csv with reader.mode: framework needs pandas, which is not installed; run pip "
+                "dataset.format=csv with reader.mode=framework needs pandas, which is not installed; run pip "
                 "install pandas"
             ) from fault
         return WholeFileReader(workload, paths, _Load(workload.dataset))

@@ -36,11 +36,11 @@ class SampleReader(Protocol):
 class Format(NamedTuple):
     """Functions of a file format. write: writes the file with a given number to an open file, which may have older
     contents. reader: returns a reader of the dataset's files. Its arguments are the workload; a function that returns
-    the path of the file with a given number; and the communicator for collective access, or None. fault: takes the
-    path and the number of a file. It returns how this file differs from the file that write() creates for the number,
-    or None if there is no difference. Its last argument restricts the check to size and metadata. head: returns the
-    first bytes of the sample that starts at a given position of the content stream, in the form in which read()
-    delivers them. fill: writes all bytes of the sample that starts at a given position to a row.
+    the path of the file with a given number; and the communicator for collective access, or None. fault: takes the path
+    and the number of a file. It returns how this file differs from the file that write() creates for this number, or
+    None if there is no difference. The last argument of `fault` restricts the check to size and metadata. head: returns
+    the first bytes of the sample that starts at a given position of the content stream. The bytes have the form in
+    which read() delivers them. fill: writes all bytes of the sample that starts at a given position to a row.
     """
 
     write: Callable[[int, Dataset, int], None]
@@ -51,5 +51,5 @@ class Format(NamedTuple):
 
 
 def as_bytes(values: object) -> Rows:
-    """Return the bytes of an array as a flat array of uint8. A contiguous array is not copied."""
+    """Return the bytes of an array as a one-dimensional array of uint8. A contiguous array is not copied."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -1,10 +1,11 @@
 """NumPy archives (npz): a file holds an array `x` of shape (samples, *sample shape), as numpy.savez writes it. Samples
 of varying size follow each other in one array of bytes. Without compression the data start at byte 4096. With gzip the
-data are deflated. With `dataset.arrays`, a file holds the arrays `x0`, `x1`, ... exactly where numpy.savez puts them.
+data are deflated. With `dataset.arrays`, a file holds the arrays `x0`, `x1`, ... at the same offsets as in a file of
+numpy.savez.
 
 Mode `posix` reads uncompressed samples at their offsets, and a deflated file as a whole. Mode `framework` is
-numpy.load, which always reads whole arrays. The size of its buffer is `transfer_size` or, if that is not set, the
-size that Python's open() chooses.
+numpy.load, which always reads whole arrays. The size of its buffer is `transfer_size` or, if that is not set, the size
+that Python's open() chooses.
 """
 
 import io
@@ -56,9 +57,9 @@ _DAMAGE = (
 
 
 class _Member(NamedTuple):
-    """Array file in the archive. name: its name. start: offset of its ZIP header in an uncompressed archive. header:
-    header of the array file. size: bytes of the array. pieces: function that returns the bytes of the array in pieces.
-    A piece is valid only until the next piece is requested.
+    """Array file in the archive. name: name of the array file. start: offset of its ZIP header in an uncompressed
+    archive. header: header in NumPy's format, before the array. size: size of the array in bytes. pieces: function that
+    returns the bytes of the array in pieces. A piece is valid only until the next piece is requested.
     """
 
     name: str
@@ -89,7 +90,7 @@ class _Member(NamedTuple):
 
 
 def _local_header(name: str) -> int:
-    """Return the bytes of ZIP's header before a member of the archive."""
+    """Return the size in bytes of the ZIP header before a member of the archive."""
     return _LOCAL_HEADER + len(name) + _ZIP64_FIELD
 
 
@@ -126,7 +127,7 @@ def _rows(dataset: Dataset, number: int, part: arrays.SamplePart) -> Iterator[me
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """Write file `number` of the dataset to the open file `descriptor`. The file may already hold the same contents,
-    which other jobs are reading. In that case no byte changes its value at any time, so those jobs are not disturbed.
+    and other jobs may be reading them. These jobs are not disturbed, because every byte keeps its value at all times.
     """
     level = LEVEL if dataset.level is None else dataset.level
     with os.fdopen(descriptor, "r+b", closefd=False) as file:
@@ -143,9 +144,9 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None if it has none. The content of the arrays is compared with the generated
-    content. The ZIP structures are only checked for consistency, because their bytes may differ between versions of
-    Python and zlib. quick: check only the ZIP structures and the size.
+    """Return the fault of a file, or None if the file has no fault. The content of the arrays is compared with the
+    generated content. The ZIP structures are only checked for consistency, because their bytes may differ between
+    versions of Python and zlib. quick: check only the ZIP structures and the size.
     """
     stored = dataset.compression == "none"
     members = _members(dataset, number)
@@ -162,7 +163,9 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def _listing_fault(entries: list[zipfile.ZipInfo], members: list[_Member]) -> str | None:
-    """Compare the directory of the archive with the expected members. Return its fault, or None if it has none."""
+    """Compare the directory of the archive with the expected members. Return the fault of the directory, or None if it
+    has no fault.
+    """
     if len(entries) != len(members):
         return f"holds {counted(len(entries), 'array')}, expected {len(members)}"
     for entry, member in zip(entries, members, strict=True):
@@ -174,8 +177,8 @@ def _listing_fault(entries: list[zipfile.ZipInfo], members: list[_Member]) -> st
 
 
 def _content_fault(archive: zipfile.ZipFile, dataset: Dataset, number: int, index: int, member: _Member) -> str | None:
-    """Compare a member of the archive with the generated content. Return its fault, or None if it has none. number:
-    number of the file. index: index of the member in the archive.
+    """Compare a member of the archive with the generated content. Return the fault of the member, or None if it has no
+    fault. number: number of the file. index: index of the member in the archive.
     """
     entry = archive.infolist()[index]
     checksum = file_comparison.Checksum(member.contents())
@@ -252,10 +255,10 @@ def _names(workload: Workload) -> list[str] | None:
 
 
 def _load(buffer: int | None, names: list[str] | None, path: str, tally: Tally) -> list[Array]:
-    """Load the arrays `names` one after the other, or the only array of the file if `names` is None, like
-    numpy.load(path), through a buffer of `buffer` bytes. If `buffer` is None, open() chooses the size of the buffer,
-    according to the file system's recommendation (st_blksize). This is a page on most file systems and 4 MiB on Lustre.
-    On Lustre, the buffer therefore reads more bytes than NumPy requests.
+    """Load arrays of a file one after the other, as numpy.load(path) does. names: names of the arrays; None for the
+    only array of the file. buffer: size in bytes of the buffer through which the file is read. If it is None, open()
+    chooses the size that the file system recommends (st_blksize). This is a page on most file systems and 4 MiB on
+    Lustre. On Lustre, the buffer therefore reads more bytes than NumPy requests.
     """
     before = tally.bytes_read
     try:
@@ -273,7 +276,7 @@ def _load(buffer: int | None, names: list[str] | None, path: str, tally: Tally) 
 
 
 def _loaded(buffer: int | None, names: list[str] | None, path: str, tally: Tally) -> tuple[list[Array], int]:
-    """Return two values: the arrays of a file, and the number of bytes that they take in the file."""
+    """Return two values: the arrays of a file, and the number of bytes that these arrays occupy in the file."""
     counted = CountedFile(path, tally)
     try:
         with buffered(counted, buffer) as file, np.load(file) as archive:
@@ -294,8 +297,8 @@ def _loaded(buffer: int | None, names: list[str] | None, path: str, tally: Tally
 
 
 class _Inflate:
-    """Callable that loads a deflated file. It reads the file from its start in requests of `transfer_size` bytes,
-    without using the directory of the archive.
+    """Callable that loads a deflated file. The file is read from start to end in requests of `transfer_size` bytes. The
+    directory of the archive is not used.
     """
 
     def __init__(self, workload: Workload) -> None:

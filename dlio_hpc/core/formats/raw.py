@@ -2,9 +2,10 @@
 the storage as reading image files, .npy files or .bin files.
 
 Mode `posix` reads samples at their offsets. Mode `framework` is Python's `open(path, "rb").read()`: a request for the
-whole file, and a second request that finds the end of the file. With `transfer_size`, the file is read as by a library
-that looks at its first bytes before it reads the rest, such as a decoder of images: a request of `transfer_size` bytes
-for the buffer of the file, a request for the rest, and a request that finds the end.
+whole file, and a second request that finds the end of the file. If `transfer_size` is set, the file is read in the same
+way as by a decoder of images, which looks at the first bytes before it reads the rest. It makes a request of
+`transfer_size` bytes to fill a buffer, a request for the rest of the file, and a request that finds the end of the
+file.
 """
 
 import io
@@ -64,7 +65,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _read_after_head(file: CountedFile, buffer: int) -> bytes:
-    """Return the contents of a file that is read through a buffer of `buffer` bytes, after a look at its beginning."""
+    """Fill a buffer of `buffer` bytes from a file, then read the rest of the file. Return the contents of the file."""
     through = io.BufferedReader(file, buffer)
     through.peek(1)
     data = through.read()

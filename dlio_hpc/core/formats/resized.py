@@ -1,4 +1,4 @@
-"""Reader that delivers samples in the size that `reader.resize` gives."""
+"""Reader that changes samples to the size that the key reader.resize gives."""
 
 import threading
 
@@ -10,8 +10,9 @@ from dlio_hpc.dataset.sample_layout import Places
 
 
 class ResizingReader:
-    """Reader that reads whole samples into memory of its own and copies the first bytes of each into the batch. Zeros
-    follow a sample that is shorter than a row of the batch. Each thread has its own memory, which it reuses.
+    """Reader that reads whole samples into its own memory and copies the first bytes of each sample into the batch. If
+    a sample is shorter than a row of the batch, the row is filled up with zeros. Each thread has its own memory, which
+    it reuses.
 
     width: bytes of the largest sample.
     """

@@ -1,8 +1,8 @@
 """Files that are read as streams: consecutive requests of the same size, up to the end of the file.
 
 Only one thread at a time may read a stream; different threads may read different streams. A block is kept in memory
-until all of its bytes have been requested. If records are requested in order, one block of each file is kept; otherwise
-possibly all blocks of a file.
+until all of its bytes have been requested. If records are requested in order, one block of each file is kept. Otherwise
+all blocks of a file may be kept.
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ class Streams:
         self._free: list[Rows] = []
 
     def read(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
-        """Read into `views` the bytes of file `number` that start at `offset`. Bytes of a block that is no longer kept
-        in memory are read from the file again.
+        """Read into `views` the bytes of file `number` that start at `offset`. If a block is no longer kept in memory,
+        its bytes are read from the file again.
         """
         for view in views:
             done = 0
@@ -105,8 +105,8 @@ class _Stream:
         return offset - (offset - self.begin) % self._block_size
 
     def has(self, offset: int) -> bool:
-        """Return whether the byte at `offset` can be delivered. This is the case if its block is kept in memory, or if
-        the stream has not read the byte yet.
+        """Return True if the byte at `offset` is in a block that is kept in memory, or if the stream has not read the
+        byte yet. Return False if the byte must be read from the file again.
         """
         return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
 

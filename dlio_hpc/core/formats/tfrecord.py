@@ -3,8 +3,8 @@ checksum of the sample, as TensorFlow's TFRecordWriter writes it (tensorflow/cor
 
 Mode `posix` reads samples at their offsets, or whole records if `reader.verify` is set. Mode `framework` reads like
 TFRecordDataset: from the start of the file, in requests of exactly `transfer_size` bytes, and verifies checksums. In
-two cases it reads records at their offsets instead, as programs with an index do: if samples are shuffled across all
-files, or if PyTorch's workers read, which request whole batches.
+two cases it reads records at their offsets instead, in the same way as programs with an index: if samples are shuffled
+across all files, or if PyTorch's workers read. PyTorch's workers request whole batches.
 """
 
 import struct
@@ -147,9 +147,10 @@ class Stream:
         self._count_as_overhead(len(places) * FRAME, tally)
 
     def _count_as_overhead(self, frames: int, tally: Tally) -> None:
-        """Move the bytes of record heads and checksums from samples to overhead in `tally`. frames: number of these
-        bytes in a batch. If an earlier batch has already read blocks that this batch needs, `tally` may have counted
-        fewer than `frames` bytes. Bytes that cannot be moved now are moved in the tally of a later batch.
+        """Move the bytes of record heads and checksums from samples to overhead in `tally`. frames: number of bytes of
+        heads and checksums in a batch. An earlier batch may already have read blocks that this batch needs; `tally` may
+        then have counted fewer than `frames` bytes. Bytes that cannot be moved now are moved in the tally of a later
+        batch.
         """
         with self._lock:
             self._frames += frames

@@ -1,5 +1,5 @@
-"""Readers of whole files. As in applications, the arrays of a file are loaded into memory even if only one of its
-samples is needed.
+"""Readers of whole files. All arrays of a file are loaded into memory even if only one sample is needed, as in
+applications.
 """
 
 import io
@@ -80,9 +80,9 @@ class WholeFileReader:
 
 
 def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
-    """Return a buffered reader of `file`. size: bytes of the buffer; None for the size that Python's open() would
-    choose. Before Python 3.14, that is the size that the file system recommends. From 3.14 on, it is also at
-    least io.DEFAULT_BUFFER_SIZE and at most 8 MiB.
+    """Return a buffered reader of `file`. size: size of the buffer in bytes; None for the size that Python's open()
+    would choose. Before Python 3.14, open() chooses the size that the file system recommends. From Python 3.14 on, the
+    size is also at least io.DEFAULT_BUFFER_SIZE and at most 8 MiB.
     """
     if size is None:
         block = os.fstat(file.fileno()).st_blksize

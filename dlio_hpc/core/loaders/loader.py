@@ -20,8 +20,8 @@ STRETCH = 8192
 class Batch(NamedTuple):
     """The samples of a step. places: locations of the samples. rows: one row of bytes per sample, valid until the next
     batch is requested; if nothing needs whole samples, a row may hold only the first bytes of its sample. tally: counts
-    of the reads. preprocessed: futures of threads that are preprocessing the batch; the result of each is the number of
-    seconds that it spent.
+    of the reads. preprocessed: one future for each thread that is preprocessing the batch. The result of a future is
+    the number of seconds that the thread spent.
     """
 
     places: Places

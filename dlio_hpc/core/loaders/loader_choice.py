@@ -76,8 +76,8 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = F
 
 
 def _in_memory(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
-    """Return a loader that reads all samples of the rank once, including those that the steps of an epoch leave out,
-    and keeps them in memory.
+    """Return a loader that reads all samples of the rank once and keeps them in memory. It also reads samples that the
+    steps of an epoch leave out.
     """
     keys = structs.replace(run.workload.reader, load="on_demand", drop_last=False)
     whole = structs.replace(run.workload, reader=keys, train=Train())

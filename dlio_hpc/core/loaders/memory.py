@@ -1,4 +1,6 @@
-"""A loader that reads all samples into memory before the first step, as applications do if their data fit."""
+"""A loader that reads all samples into memory before the first step, as applications do if their data fit into
+memory.
+"""
 
 import os
 from collections.abc import Iterator
@@ -16,8 +18,8 @@ from dlio_hpc.dataset.sample_order import Order
 
 
 class MemoryLoader:
-    """Loader that delivers batches from memory. A rank keeps the samples that it reads in its first epoch. Later epochs
-    deliver the same samples, in a new order if the workload shuffles in every epoch.
+    """Loader that delivers batches from memory. A rank keeps the samples that it reads in its first epoch. In later
+    epochs, the rank gets the same samples, in a new order if the workload shuffles in every epoch.
 
     In its first epoch, a rank reads all its samples in `steps` batches before it delivers its first batch. These reads
     are counted for that batch, and their time is part of the wait of the first step.
@@ -66,8 +68,8 @@ class MemoryLoader:
         wanted = samples * self._width * self._ranks_on_node
         if wanted > free:
             raise ConfigError(
-                f"reader.load: memory needs {units.format_size(wanted)} on a node, but only {units.format_size(free)} "
-                "are free; use more nodes, a smaller --dataset-size or reader.load: on_demand"
+                f"reader.load=memory needs {units.format_size(wanted)} on a node, but only {units.format_size(free)} "
+                "are free; use more nodes, a smaller --dataset-size or reader.load=on_demand"
             )
 
     def close(self) -> None:

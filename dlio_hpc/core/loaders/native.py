@@ -23,10 +23,11 @@ from dlio_hpc.dataset.sample_order import Order
 class NativeLoader:
     """Loader with `read_threads` threads. Normally a thread reads whole batches. If files are read as streams, each
     file belongs to one thread, and a thread reads the samples of a batch that are in its files. `prefetch` batches are
-    read ahead. With prefetch 0, a batch is read only when the training loop needs it. With one thread, the loop itself
-    reads the batch; with several threads, each thread reads a part of it.
+    read ahead. If prefetch is 0, a batch is read only when the training loop needs it. In this case, if there is one
+    thread, the training loop itself reads the batch; if there are several threads, each thread reads a part of the
+    batch.
 
-    steps: number of steps of an epoch. No more batches than this are read ahead.
+    steps: number of steps of an epoch. The number of batches that are read ahead is never larger.
     """
 
     def __init__(self, workload: Workload, reader: SampleReader, steps: int) -> None:
@@ -97,7 +98,7 @@ class NativeLoader:
 
 
 def _cut(buffer: Buffer, samples: int) -> Buffer:
-    """Return the first rows of a buffer, one per sample."""
+    """Return the first rows of a buffer, one row per sample."""
     return buffer if samples == len(buffer.views) else buffer.part(slice(samples))
 
 
@@ -130,8 +131,8 @@ class Preprocessing:
         self._threads = ThreadPoolExecutor(self._count, "preprocess")
 
     def begin(self, samples: int) -> "list[Future[float]]":
-        """Start preprocessing a batch of `samples` samples. Return a future for each thread that takes part. Its result
-        is the number of seconds that the thread spent.
+        """Start preprocessing a batch of `samples` samples. Return a future for each thread that takes part. The result
+        of a future is the number of seconds that the thread spent.
         """
         parts = min(self._count, samples)
         shares = [samples // parts + (part < samples % parts) for part in range(parts)]

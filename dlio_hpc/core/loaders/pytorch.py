@@ -28,8 +28,9 @@ class PyTorchLoader:
     """Loader with `read_threads` worker processes, or without workers if prefetch is 0. Each epoch starts new workers,
     as DataLoader does by default.
 
-    A worker returns the tally of its reads with each batch. Its timestamps are those of the rank's own clock, which all
-    processes of a node share. worker_logs: Darshan's logs of the workers; None if Darshan does not record them.
+    With each batch, a worker returns the tally of the reads of this batch. The timestamps in the tally need no
+    conversion, because all processes of a node share one clock. worker_logs: Darshan's logs of the workers; None if
+    Darshan does not record them.
     """
 
     def __init__(self, workload: Workload, paths: Paths, worker_logs: WorkerLogs | None = None) -> None:
@@ -37,7 +38,7 @@ class PyTorchLoader:
             from torch.utils.data import DataLoader
         except ImportError as fault:
             raise ConfigError(
-                "reader.loader: pytorch needs PyTorch, which is not installed; run pip install torch"
+                "reader.loader=pytorch needs PyTorch, which is not installed; run pip install torch"
             ) from fault
         self._workload = workload
         self._layout = SampleLayout(workload.dataset)
@@ -101,8 +102,8 @@ class _Samples:
         return self._workload.dataset.samples
 
     def __getitems__(self, samples: list[int]) -> tuple[Any, Tally, DlioError | None]:
-        """Read a batch. Return its rows, its counts and None. If the read fails, return None, the counts and the error
-        instead; the training loop then raises this error unchanged.
+        """Read a batch. Return three values: the rows of the batch, the counts of the reads, and None. If the read
+        fails, return None, the counts and the error; the training loop then raises this error unchanged.
         """
         import torch
 
@@ -130,9 +131,9 @@ class _Samples:
         return rows, tally, None
 
     def _shared(self, samples: int) -> tuple[Any, Buffer]:
-        """Return a tensor in new shared memory, through which a worker passes a batch to the training loop, and its
-        rows as a buffer. It is allocated in shared memory, as by torch's default_collate, because share_memory_() would
-        copy it.
+        """Return a tensor in new shared memory, and the rows of the tensor as a buffer. A worker passes a batch to the
+        training loop in such a tensor. The memory is allocated as shared memory, as in torch's default_collate, because
+        share_memory_() would copy the tensor later.
         """
         import torch
 
@@ -142,8 +143,8 @@ class _Samples:
         return tensor, buffers.over(tensor.numpy())
 
     def _reused(self, samples: int) -> tuple[Any, Buffer]:
-        """Return a tensor of the first rows of a buffer, and these rows. Without workers, every batch of the process is
-        read into the same buffer, as the training loop requests a batch only after it has used the previous batch.
+        """Return a tensor of the first rows of a buffer, and these rows as a buffer. Without workers, every batch is
+        read into the same buffer, because the training loop requests a batch only after it has used the previous batch.
         """
         import torch
 

@@ -35,8 +35,8 @@ FAULTS = (RuntimeError, EOFError, ConnectionError, ProcessError, pickle.Unpickli
 
 @contextmanager
 def started() -> Iterator[None]:
-    """Start workers in the `with` block. They use a short path for the folder of temporary files. A handler of SIGCHLD
-    raises the fault of a worker.
+    """Return a context manager; workers must be started in its `with` block. These workers use a short path for the
+    folder of temporary files. If a worker fails, a handler of SIGCHLD raises the fault.
     """
     _on_feeder_fault(partial(_end_workers, _messages().pipe[1]))
     if not isinstance(threading.excepthook, _FeederWatch):
@@ -70,8 +70,8 @@ def _short_temporary_folder() -> Iterator[None]:
 
 @cache
 def _short_path(folder: str) -> str | None:
-    """Return a path of `folder` that leads through a descriptor of this process, which stays open. The workers of this
-    user can use the path as long as this process lives. Return None if there is no such path.
+    """Return a path of `folder` that leads through a descriptor of this process. The descriptor stays open, so the
+    workers can use the path as long as this process lives. Return None if there is no such path.
     """
     try:
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -82,9 +82,9 @@ def _short_path(folder: str) -> str | None:
 
 
 class _Messages:
-    """Messages of the workers of this process with the reason why they end. pipe: ends for reading and for writing.
-    received: messages that have been read. They are kept, because an exception that a signal handler raises may be
-    lost. is_told: whether the rank knows of a fault.
+    """Messages in which the workers of this process say why they end. pipe: the reading end and the writing end of a
+    pipe. received: messages that have been read. These messages are kept, because an exception that a signal handler
+    raises may be lost. is_told: whether a fault has already been reported to the rank.
     """
 
     def __init__(self) -> None:
@@ -105,8 +105,8 @@ def _messages() -> _Messages:
 
 
 def begin(also: Callable[[int], None] | None) -> Callable[[int], None]:
-    """Return the function that each worker calls first, with its number. It also calls `also`. Afterwards, an exception
-    in a thread of the worker ends the worker.
+    """Return the function that each worker calls first, with the number of the worker as argument. The function calls
+    `also`, too. After this call, an exception in a thread of the worker ends the worker.
     """
     return partial(_begin, _messages().pipe[1], also)
 
@@ -120,15 +120,15 @@ def _begin(messages: Connection, also: Callable[[int], None] | None, worker: int
 
 
 def _on_feeder_fault(handle: Callable[[BaseException], None]) -> None:
-    """Call `handle` for exceptions in the threads of this process that feed pipes. Python provides this hook for
-    concurrent.futures, which overrides it for the same reason.
+    """Call `handle` with each exception of a thread of this process that feeds a pipe. Python's queues have a method as
+    a hook for this; concurrent.futures overrides the method for the same reason.
     """
     Queue._on_queue_feeder_error = staticmethod(lambda fault, _: handle(fault))  # type: ignore[attr-defined]
 
 
 def _end(messages: Connection, fault: BaseException | None) -> None:
-    """Report an exception to the rank, and end this worker. Return if the rank has closed the connection, because the
-    rank then waits for no batch.
+    """Report an exception to the rank, and end this worker. If the rank has closed the connection, only return, because
+    the rank then waits for no batch.
     """
     if _told(messages, fault):
         os._exit(InfrastructureError.exit_code)
@@ -136,7 +136,8 @@ def _end(messages: Connection, fault: BaseException | None) -> None:
 
 def _end_workers(messages: Connection, fault: BaseException) -> None:
     """End the workers of this rank after an exception in the thread that passes requests to them. The rank then no
-    longer waits for the batch. Return if a worker has closed the connection, because DataLoader handles this case.
+    longer waits for the batch. If a worker has closed the connection, only return, because DataLoader handles this
+    case.
     """
     if _told(messages, fault):
         for worker in active_children():
@@ -145,7 +146,7 @@ def _end_workers(messages: Connection, fault: BaseException) -> None:
 
 class _FeederWatch:
     """Hook for exceptions that end a thread of this rank. If the thread passes requests to workers, the hook ends the
-    workers. Otherwise, it calls another hook.
+    workers. Otherwise, the hook calls another hook, `other`.
     """
 
     def __init__(self, messages: Connection, other: Callable[[threading.ExceptHookArgs], object]) -> None:
@@ -159,8 +160,8 @@ class _FeederWatch:
 
 
 def _told(messages: Connection, fault: BaseException | None) -> bool:
-    """Print an exception and write its message to the pipe. If the exception only says that the other side has closed a
-    connection, do neither and return False.
+    """Print an exception and write its message to the pipe. Return True. If the exception only says that the other side
+    has closed a connection, do nothing and return False.
     """
     if fault is None or isinstance(fault, ConnectionError):
         return False
@@ -195,8 +196,8 @@ def _watch_ends() -> None:
 
 
 class _Watch:
-    """Handler of SIGCHLD that calls another handler. It raises only once: other workers end while the rank reports the
-    first fault, and the report must not be interrupted.
+    """Handler of SIGCHLD that calls another handler. It raises an exception only once. Other workers may end while the
+    rank reports the first fault, and this report must not be interrupted.
     """
 
     def __init__(self, handler: Callable[[int, FrameType | None], object]) -> None:

@@ -19,8 +19,8 @@ Read = Callable[[Places, Buffer], T]
 
 
 class Task(Generic[T]):
-    """A read that a thread does. It is as small as possible, because a batch of one small sample is read in a few
-    microseconds, and a concurrent.futures.Future costs more than that.
+    """A read that a thread makes. This class does as little as possible, because a batch of one small sample is read in
+    a few microseconds, and a concurrent.futures.Future would take longer than the read.
     """
 
     __slots__ = ("_buffer", "_fault", "_finished", "_places", "_read", "_result")
@@ -43,7 +43,9 @@ class Task(Generic[T]):
         self._finished.release()
 
     def result(self) -> T:
-        """Wait for the end of the read. Return its result, or raise its error. This may be called once."""
+        """Wait for the end of the read. Return the result of the read, or raise its error. This method may be called
+        only once.
+        """
         self._finished.acquire()
         if self._fault is not None:
             raise self._fault
@@ -85,7 +87,7 @@ class TaskQueue:
 
 
 class Threads(Protocol):
-    """Interface of groups of threads that read batches in the order in which the batches are submitted."""
+    """Interface of groups of reader threads. Batches are read in the order in which they are submitted."""
 
     def submit(self, read: Read[T], places: Places, buffer: Buffer) -> list[Task[T]]:
         """Divide a batch into parts, and have threads read the parts. Return a task per part, without waiting. read:
@@ -125,9 +127,9 @@ class Pool:
 
 
 class Lanes:
-    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. The threads
-    take turns: each new file is assigned to the next thread. Only one thread reads a file, because the requests of
-    several threads to a file would be out of order.
+    """Reader threads, each of which reads its own files, as with num_parallel_reads of TFRecordDataset. Each new file
+    is assigned to the next thread in turn. Only one thread reads a file, because requests of several threads to the
+    same file would be out of order.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -163,8 +165,8 @@ class Lanes:
 
 
 def _even_slices(indices: list[int]) -> Iterator[slice]:
-    """Yield slices that together have the `indices`, which are in ascending order. A single slice suffices if indices
-    are evenly spaced (files are read in turn) or adjacent (samples are sorted). Several slices are needed if files have
+    """Yield slices that together select `indices`, which are in ascending order. A single slice suffices if indices are
+    evenly spaced (files are read in turn) or adjacent (samples are sorted). Several slices are needed if files have
     different numbers of samples.
     """
     first = 0

@@ -24,9 +24,9 @@ from dlio_hpc.dataset.sample_layout import Place, Places
 
 
 class _Chunks(NamedTuple):
-    """An open file and the locations of its chunks. shape: shape of a chunk. offsets, sizes, plain: for each chunk, its
-    offset in the file, its size in bytes, and whether it is stored without the filter. These arrays have the shape of
-    the grid of chunks.
+    """An open file and the locations of its chunks. shape: shape of a chunk. Each of the following arrays has the shape
+    of the grid of chunks and describes each chunk. offsets: offset of the chunk in the file. sizes: size of the chunk
+    in bytes. plain: whether the chunk is stored without the filter.
     """
 
     file: Hdf5File
@@ -40,9 +40,9 @@ class _Chunks(NamedTuple):
 
 
 class Chunked:
-    """Reader that makes one request per chunk. It reads only the bytes of the sample, directly into the row, if the
-    file is uncompressed and the values of a chunk are contiguous in the array. Otherwise it reads whole chunks, and
-    each thread keeps the chunk that it read last.
+    """Reader that makes one request per chunk. If the file is uncompressed and the values of a chunk are contiguous in
+    the array, the reader reads only the bytes of the sample, directly into the row. Otherwise the reader reads whole
+    chunks, and each thread keeps the chunk that it read last.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -87,7 +87,7 @@ class Chunked:
             read(file, chunks, place, row[: place.size], tally)
 
     def _region(self, place: Place) -> list[tuple[int, int]]:
-        """Return the region of the file's array that holds the sample: for each axis, a half-open range."""
+        """Return the region in which the sample is in the file's array: a half-open range for each axis."""
         if self._dataset.sample.stdev is not None:
             return [(place.offset, place.offset + place.size)]
         return [(place.within, place.within + 1), *((0, extent) for extent in self._dataset.array_shape[1:])]

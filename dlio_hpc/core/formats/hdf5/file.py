@@ -28,9 +28,9 @@ DAMAGE = (
 
 
 class Hdf5File:
-    """An open HDF5 file and the HDF5 datasets in it, one per array. The constructor opens the first of them, and the
-    others are opened when they are needed, as programs do. An HDF5 dataset that is missing, or is not as expected,
-    raises InvalidRun when it is opened.
+    """An open HDF5 file and the HDF5 datasets in it, one per array. The constructor opens the first HDF5 dataset. The
+    others are opened when they are needed, as in applications. If an HDF5 dataset is missing or is not as expected,
+    opening it raises InvalidRun.
     """
 
     def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
@@ -97,7 +97,9 @@ def _names(dataset: Dataset, file: Any) -> list[str]:
 
 
 def _existing_name(dataset: Dataset, file: Any) -> str:
-    """Return the name of the HDF5 dataset to read in an existing file. If none is set, the file has only one."""
+    """Return the name of the HDF5 dataset to read in an existing file. If the workload sets no name, it is the only
+    HDF5 dataset of the file.
+    """
     assert dataset.existing is not None
     if dataset.existing.array is not None:
         return dataset.existing.array
@@ -112,8 +114,8 @@ def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None
 
 
 def chunk_of(dataset: Dataset, places: SampleLayout, number: int) -> tuple[int, ...] | None:
-    """Return the chunk shape of file `number`, or None if the array is contiguous. The chunk shape is cut to the shape
-    of the array, because HDF5 does not accept larger chunks.
+    """Return the shape of the chunks in file `number`, or None if the array is contiguous. On each axis, a chunk is at
+    most as long as the array, because HDF5 does not accept larger chunks.
     """
     chunk = dataset.chunk_shape
     return None if chunk is None else tuple(map(min, chunk, places.array_shape(number)))

@@ -2,9 +2,9 @@
 filter. Samples of varying size follow each other in a one-dimensional array of bytes. With `dataset.arrays`, a file
 holds the contiguous HDF5 datasets `x0`, `x1`, ...
 
-Mode `framework` reads with h5py: one array of a sample per call or, if `transfer_size` is set, a slab of about that
-many bytes per call. Mode `posix` asks HDF5 where the data are and reads them with preadv(2): contiguous samples
-directly, chunked samples with one request per chunk.
+Mode `framework` reads with h5py: one array of a sample per call or, if `transfer_size` is set, a slab of about
+`transfer_size` bytes per call. Mode `posix` gets the locations of the data from HDF5 and reads the data with preadv(2):
+contiguous samples directly, chunked samples with one request per chunk.
 """
 
 import contextlib
@@ -73,8 +73,8 @@ def _arrays(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[_Ar
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """Write file `number` of the dataset to the open file `descriptor`. HDF5 opens the file by a path that leads
-    through this descriptor, so that no other file can take its place. Darshan does not recognise files by such a path;
-    under Darshan, HDF5 therefore opens the file by its own path.
+    through this descriptor, so that no other file can take its place. Darshan does not recognise a file by such a path.
+    Under Darshan, HDF5 therefore opens the file by its full path.
     """
     import h5py
 
@@ -104,8 +104,8 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 @contextlib.contextmanager
 def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
     """Guard writes to an open HDF5 file in a `with` block. After a failed write, HDF5 would write the same data again
-    at the end of the process, and crash. Therefore, if the block fails, the descriptor is redirected to memory, where
-    these writes succeed.
+    at the end of the process, and crash. If the block fails, the descriptor of the file is therefore redirected to
+    memory, where these writes succeed.
     """
     descriptor: int = file.id.get_vfd_handle()
     try:
@@ -120,7 +120,9 @@ def _discarding_failed_writes(file: "h5py.File") -> Iterator[None]:
 
 
 def _put(target: "h5py.Dataset", first: int, slab: Array) -> None:
-    """Do the same as `target[first : first + len(slab)] = slab`, which takes 100 microseconds longer."""
+    """Write `slab` to `target` from index `first` on. This is the same as `target[first : first + len(slab)] = slab`,
+    but 100 microseconds faster.
+    """
     import h5py
 
     space = target.id.get_space()
@@ -145,9 +147,9 @@ def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[Arra
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None if it has none. The values of the array are compared with the generated
-    values. The bytes of the file are not compared, because versions of HDF5 may lay out the file differently. quick:
-    check only the size of the file.
+    """Return the fault of a file, or None if the file has no fault. The values of the array are compared with the
+    generated values. The bytes of the file are not compared, because versions of HDF5 may lay out the file differently.
+    quick: check only the size of the file.
     """
     with open(path, "rb") as plain:
         size, recorded = os.fstat(plain.fileno()).st_size, end_of_file(plain.read(SUPERBLOCK))
@@ -166,8 +168,8 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def _content_fault(path: str, file: Hdf5File, dataset: Dataset, number: int, index: int, array: _Array) -> str | None:
-    """Compare an HDF5 dataset of file `number` with the generated array. Return its fault, or None if it has none.
-    index: index of the array in the file.
+    """Compare an HDF5 dataset of file `number` with the generated array. Return the fault of the HDF5 dataset, or None
+    if it has no fault. index: index of the array in the file.
     """
     called = "array" if dataset.arrays is None else f"array {array.name}"
     at = first = 0

@@ -36,8 +36,8 @@ class _Call(NamedTuple):
 
 
 class Library:
-    """Reader that uses h5py. HDF5 makes its own requests. Their number and their bytes are taken from the kernel's I/O
-    counters of the thread.
+    """Reader that uses h5py. HDF5 makes its own requests. The number of requests and their bytes are taken from the
+    kernel's I/O counters of the thread.
 
     With a communicator, the reader uses HDF5's MPI-IO driver and reads one array of a sample per call. All ranks must
     then make the same number of calls. If a batch has fewer than `batch_size` samples, the reader adds calls that read
@@ -111,8 +111,8 @@ class Library:
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
         """Yield the read calls of a batch. A call reads either several samples that are consecutive in a file, or
-        several slices along the first axis of one sample. It reads at most `transfer_size` bytes, but at least one
-        slice. Without `transfer_size`, a call reads one sample.
+        several slices along the first axis of one sample. A call reads at most `transfer_size` bytes, but at least one
+        slice. If `transfer_size` is not set, a call reads one sample.
         """
         sample, dtype = self._dataset.sample, self._dataset.sample.array_dtype
         if sample.stdev is not None:
@@ -143,8 +143,8 @@ class Library:
 
 
 def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool) -> None:
-    """Read the block of the array that starts at index `start` and has the shape of `target`, directly into `target`,
-    with H5Dread. If `target` is empty, only take part in the collective call of the other ranks.
+    """Read a block of the array directly into `target` with H5Dread. The block starts at index `start` and has the
+    shape of `target`. If `target` is empty, only take part in the collective call of the other ranks.
     """
     from h5py import h5fd, h5p, h5s
 
@@ -171,9 +171,9 @@ def _mpio(comm: "Intracomm") -> dict[str, Any]:
 
     if not h5py.get_config().mpi:
         raise ConfigError(
-            "reader.access: collective with reader.mode: framework needs an h5py that was built with parallel HDF5. "
-            f"The installed h5py ({h5py.__version__}) was not. Build such an h5py (CC=mpicc HDF5_MPI=ON pip install "
-            "--no-binary=h5py h5py), or set reader.mode: posix, which reads contiguous data through MPI-IO"
+            "reader.access=collective with reader.mode=framework needs an h5py that was built with parallel HDF5. "
+            f"The installed h5py ({h5py.__version__}) was not. Build h5py with it (CC=mpicc HDF5_MPI=ON pip install "
+            "--no-binary=h5py h5py), or set reader.mode=posix, which reads contiguous data through MPI-IO"
         )
     return {"driver": "mpio", "comm": comm.Dup()}
 
@@ -186,7 +186,7 @@ def _cut(size: int, part: int) -> Iterator[tuple[int, int]]:
 
 def _neighbours(places: list[Place], most: int) -> Iterator[tuple[int, int]]:
     """Yield half-open ranges of indices of `places`. The samples of a range are consecutive in one file. A range has at
-    most `most` indices.
+    most `most` samples.
     """
     first = 0
     for last in range(1, len(places) + 1):

@@ -3,10 +3,11 @@
 A file has the magic bytes, its row groups, and the footer. A row group holds a column chunk for each column, one after
 the other, uncompressed, without nulls and statistics. A column chunk has all values of the row group in one page:
 
-- up to 1 MiB of values: a dictionary of the values, and a page of indexes, which count from 0. This takes as many bytes
-  as pyarrow's writer needs for values that differ.
-- more values: a page of the values, in the encoding PLAIN. pyarrow's writer does not use a dictionary for them either.
-- values of 8 bits: a dictionary of all 256 values, and a page of indexes. The index of a value is its byte.
+- Up to 1 MiB of values: a dictionary of the values, and a page of the indexes 0, 1, 2 and so on. pyarrow's writer needs
+  the same number of bytes if all values are different.
+- More than 1 MiB of values: a page of the values in the encoding PLAIN. pyarrow's writer does not use a dictionary for
+  so many values either.
+- Values of 8 bits: a dictionary of all 256 values, and a page of indexes. The index of a value is its byte.
 
 The values of samples that follow each other are therefore next to each other in the file.
 """
@@ -46,9 +47,10 @@ _PACKED = 8
 
 
 class ColumnChunk(NamedTuple):
-    """Column chunk of a row group. first, width: offset and size of the column's part of a sample. head: bytes before
-    the values. values: bytes of the values. tail: bytes after them. dictionary: bytes of the dictionary page at the
-    beginning; 0 if there is none. offset: bytes of the row group before the chunk.
+    """Column chunk of a row group. first, width: offset and size in bytes of the part of a sample that the column
+    holds. head: bytes before the values. values: number of bytes of the values. tail: bytes after the values.
+    dictionary: number of bytes of the dictionary page at the beginning; 0 if there is no such page. offset: offset of
+    the chunk in the row group.
     """
 
     first: int
@@ -108,7 +110,7 @@ class ParquetLayout:
 
     @functools.cached_property
     def footer(self) -> bytes:
-        """The footer, with its length and the magic bytes at the end of the file."""
+        """Bytes of the footer, followed by the length of the footer and the magic bytes at the end of the file."""
         columns = [_ColumnMetadata(*column) for column in _columns_of(self._dataset)]
         groups = [self._group_metadata(self.group(number), columns) for number in range(self.groups)]
         metadata = thrift.struct(
@@ -245,7 +247,9 @@ def _chunk(column: Column, samples: int, first: int, offset: int) -> ColumnChunk
 
 
 def _page_head(count: int, size: int, encoding: int) -> bytes:
-    """Return the header of a data page. count: number of its values. size: bytes of the page after the header."""
+    """Return the header of a data page. count: number of values in the page. size: number of bytes in the page after
+    the header.
+    """
     page = thrift.inner(
         5, thrift.i32(1, count), thrift.i32(2, encoding), thrift.i32(3, _RLE), thrift.i32(4, _RLE)
     )  # fmt: skip
@@ -253,18 +257,18 @@ def _page_head(count: int, size: int, encoding: int) -> bytes:
 
 
 def _dictionary_head(count: int, size: int) -> bytes:
-    """Return the header of a dictionary page. count: number of values. size: bytes of the values."""
+    """Return the header of a dictionary page. count: number of values. size: number of bytes of all values."""
     page = thrift.inner(7, thrift.i32(1, count), thrift.i32(2, _PLAIN))
     return thrift.struct(thrift.i32(1, _DICTIONARY_PAGE), thrift.i32(2, size), thrift.i32(3, size), page)
 
 
 def _indexes_head(bits: int, count: int) -> bytes:
-    """Return the number of bits of an index, and the head of a run of `count` bit-packed indexes."""
+    """Return the bytes before `count` bit-packed indexes: the number of bits of an index, and the head of the run."""
     return bytes([bits]) + thrift.varint(-(-count // _PACKED) << 1 | 1)
 
 
 def _counted_indexes(count: int) -> bytes:
-    """Return the indexes from 0 to `count` (exclusive), bit-packed. The last group is filled up with zeros."""
+    """Return the indexes from 0 to `count` (exclusive), bit-packed. The last group of eight is filled up with zeros."""
     bits = index_bits(count)
     indexes = np.zeros(-(-count // _PACKED) * _PACKED, "<u4")
     indexes[:count] = np.arange(count)
@@ -273,8 +277,8 @@ def _counted_indexes(count: int) -> bytes:
 
 
 def _levels(size: int, samples: int) -> bytes:
-    """Return the repetition levels and definition levels of a page. A plain column has none. In a column of lists, the
-    first value of each list has the repetition level 0, and the others have 1. All definition levels are 1.
+    """Return the repetition levels and definition levels of a page. A plain column has no levels. In a column of lists,
+    the first value of each list has the repetition level 0, and the other values have 1. All definition levels are 1.
     """
     if size == 1:
         return b""
@@ -299,8 +303,9 @@ def copy(target: Rows, values: Rows) -> None:
 
 
 def runs(files: list[int], withins: list[int], group_samples: int) -> list[tuple[int, int]]:
-    """Divide samples into runs of samples that follow each other in a row group. Return the positions at which each run
-    begins and ends. files, withins: file of each sample, and its index in the file.
+    """Divide samples into runs. The samples of a run follow each other in one row group. Return, for each run, the
+    positions at which it begins and ends. files: number of the file of each sample. withins: index of each sample in
+    its file.
     """
     if not files:
         return []

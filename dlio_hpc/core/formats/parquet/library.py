@@ -22,8 +22,8 @@ from dlio_hpc.dataset.sample_layout import Places
 
 
 class _OpenParquet(NamedTuple):
-    """File that pyarrow has opened. lock: lock that a thread must hold to read the file. Threads that read a
-    ParquetFile at the same time would crash the process.
+    """File that pyarrow has opened. lock: lock that a thread must hold to read the file. The process would crash if
+    several threads read a ParquetFile at the same time.
     """
 
     path: str
@@ -36,8 +36,8 @@ class _OpenParquet(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """Column that is read. name: name of the column. first: offset of the column's part of a sample. dtype, size: type
-    and number of the values.
+    """Column that is read. name: name of the column. first: offset of the part of a sample that the column holds.
+    dtype, size: type and number of the values of a sample.
     """
 
     name: str
@@ -51,8 +51,8 @@ class RowGroups:
     """Reader that uses pyarrow.parquet.ParquetFile. Each thread keeps the columns of the row group that it read last.
     Successive samples of the same row group therefore need one call.
 
-    Threads of pyarrow make the requests. Their number and their bytes are taken from the kernel's I/O counters of the
-    threads that are not Python's, and of the calling thread.
+    Threads of pyarrow make the requests. The number of requests and their bytes are taken from the kernel's I/O
+    counters of the calling thread and of all threads that Python did not start.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -77,7 +77,7 @@ class RowGroups:
         self._requests = _Requests()
 
     def _opened(self, number: int, tally: Tally) -> _OpenParquet:
-        """Open a file. pyarrow reads its footer. Raise InvalidRun if it is not as expected."""
+        """Open a file. pyarrow then reads the footer of the file. Raise InvalidRun if the file is not as expected."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -159,8 +159,8 @@ class RowGroups:
 
 
 class _Requests:
-    """Counters of the reads of pyarrow: those of the calling thread, and those of threads that Python does not know.
-    The latter serve all callers, so each call counts the reads that no other call has counted.
+    """Counters of pyarrow's reads. The reads are made by the calling thread and by threads that Python does not know.
+    Threads that Python does not know serve all callers, so each call counts only reads that no other call has counted.
     """
 
     def __init__(self) -> None:
@@ -178,7 +178,9 @@ class _Requests:
         return procfs.thread_io()
 
     def end(self, before: procfs.IO | None) -> procfs.IO | None:
-        """Return the increase of the counters since begin(), which returned `before`, or None if it is not known."""
+        """Return the increase of the counters since begin(), or None if the increase is not known. before: return value
+        of begin().
+        """
         after = procfs.thread_io()
         if before is None or after is None:
             return None

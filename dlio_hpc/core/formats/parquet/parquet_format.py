@@ -1,9 +1,9 @@
 """Parquet: samples are rows, and the values of each column are stored together. A row group holds `row_group` samples.
-The columns of a sample, in their order, are the bytes that a file of another format holds for the same sample.
+The bytes of a sample, divided among the columns in order, are the same as in a file of another format.
 
-Mode `framework` reads with pyarrow: a row group at a time, of which the thread keeps the columns until it needs another
-row group. Mode `posix` reads the footer of a file, and then only the values that a batch needs: a request for each
-column and each run of samples that follow each other in a row group.
+Mode `framework` reads one row group at a time with pyarrow. A thread keeps the columns of a row group until the thread
+needs another row group. Mode `posix` reads the footer of a file, and then only the values that a batch needs. For
+samples that follow each other in a row group, it makes one request per column.
 """
 
 from collections.abc import Iterator
@@ -71,7 +71,9 @@ def _whole_group(dataset: Dataset, number: int, group: RowGroup) -> Rows:
 
 
 def values_of(group: Rows, chunk: ColumnChunk) -> Rows:
-    """Return the values of a column chunk in the bytes of its row group, shape (samples, bytes of the column)."""
+    """Return the part of a row group's bytes that holds the values of a column chunk, shape (samples, bytes of the
+    column).
+    """
     return group[chunk.values_at : chunk.values_at + chunk.values].reshape(-1, chunk.width)
 
 
@@ -96,8 +98,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
         import pyarrow.parquet  # noqa: F401 - imported here, so that its reads are not counted for a reader thread
     except ImportError as missing:
         raise ConfigError(
-            "dataset.format: parquet with reader.mode: framework needs pyarrow, which is not installed; run pip "
-            "install pyarrow, or set reader.mode: posix"
+            "dataset.format=parquet with reader.mode=framework needs pyarrow, which is not installed; run pip "
+            "install pyarrow, or set reader.mode=posix"
         ) from missing
     darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps
     return RowGroups(workload, paths)

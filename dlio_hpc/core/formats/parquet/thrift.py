@@ -10,7 +10,9 @@ _LONG_LIST = 15
 
 
 class Field(NamedTuple):
-    """An encoded field of a struct. number: its number in the definition of the struct. kind: its type."""
+    """An encoded field of a struct. number: number of the field in the definition of the struct. kind: type of the
+    field.
+    """
 
     number: int
     kind: int
@@ -18,7 +20,7 @@ class Field(NamedTuple):
 
 
 def varint(number: int) -> bytes:
-    """Return a number from 0 in groups of seven bits, the lowest first."""
+    """Encode a number that is not negative in groups of seven bits, the lowest group first."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

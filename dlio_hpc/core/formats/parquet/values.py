@@ -22,8 +22,8 @@ _DIRECT = 4096
 
 
 class _Run(NamedTuple):
-    """Values of a column to copy to rows. begin, end: positions of the samples in the batch. chunk: column chunk.
-    values: values as read, shape (samples, bytes of the column).
+    """Values of a column that are to be copied to rows. begin, end: range of the samples in the batch. chunk: column
+    chunk from which the values were read. values: values as read, shape (samples, bytes of the column).
     """
 
     begin: int
@@ -33,9 +33,9 @@ class _Run(NamedTuple):
 
 
 class ValuesReader:
-    """Reader that reads the values of each column with requests of its own. Values of samples that follow each other in
-    a row group are read in one request. The footer of a file is read before the first of its values, and must be the
-    one that was generated.
+    """Reader that reads the values of each column with separate requests. Values of samples that follow each other in a
+    row group are read in one request. Before the first values of a file, the footer of the file is read and compared
+    with the generated footer.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:

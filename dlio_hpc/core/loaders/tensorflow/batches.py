@@ -21,9 +21,9 @@ from dlio_hpc.dataset.sample_order import Order
 
 
 class Batches:
-    """Source that calls a reader of dlio-hpc once per batch, with `read_threads` calls at the same time. The memory of
-    a batch is aligned, so TensorFlow uses it without a copy. When the training loop takes a batch, the memory of the
-    previous batch becomes free.
+    """Source that calls a reader of dlio-hpc once per batch. Up to `read_threads` calls run at the same time. The
+    memory of a batch is aligned, so TensorFlow uses it without a copy. When the training loop takes a batch, the memory
+    of the previous batch becomes free.
     """
 
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:

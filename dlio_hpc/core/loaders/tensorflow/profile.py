@@ -22,7 +22,7 @@ _MARKS = 8
 
 class Profiler:
     """Context manager that runs the profiler during its `with` block, but for at most 30 s. If the profiler fails, a
-    note is printed and the run continues.
+    message is printed and the run continues.
     """
 
     def __init__(self, folder: Path, rank: int) -> None:

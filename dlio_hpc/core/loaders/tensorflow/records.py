@@ -31,8 +31,9 @@ class Records:
     """Source that reads with TFRecordDataset, either one file after the other or several files interleaved.
 
     whole: if True, the rows of a batch hold whole samples. If False, the pipeline delivers the records as strings, as
-    TFRecordDataset reads them, and rows hold only the first bytes of each sample. To decode a record into a row, and
-    rows into a batch, copies each byte twice. That is work of an application, which `preprocess_time` emulates.
+    TFRecordDataset reads them, and rows hold only the first bytes of each sample. If records were decoded into rows,
+    and rows were combined into a batch, each byte would be copied twice. This is work of an application, and the key
+    preprocess_time emulates it.
 
     Bytes are counted by the kernel, for the whole process. TensorFlow's threads also read 4 bytes of /dev/urandom each.
     Bytes beyond the size of all files that were opened in an epoch are therefore not counted.
@@ -64,8 +65,8 @@ class Records:
         self._other_reads = (0, 0)
 
     def resumed(self) -> None:
-        """Note the bytes and the read calls of this thread since the last batch. They are for auxiliary files and
-        checkpoints, so taken() must not count them as reads of samples.
+        """Note the bytes and the read calls of this thread since the last batch. These reads are for auxiliary files
+        and checkpoints, so taken() must not count them as reads of samples.
         """
         after = procfs.thread_io()
         if after is not None and self._thread_before is not None:
@@ -94,8 +95,8 @@ class Records:
     def _in_turn(self, first: int, last: int, groups: FileGroups) -> Any:
         """Return a tf.data.Dataset of the records at positions `first` to `last` (exclusive) in the order of the epoch.
         The positions cover either whole groups of interleaved files or a part of one group. If `first` is inside a
-        group, each file of the group is read from its first needed record on. groups: division of the epoch into
-        groups.
+        group, each file of the group is read from the first needed record of the file on. groups: division of the epoch
+        into groups.
         """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
@@ -103,8 +104,8 @@ class Records:
         opening, after = groups.group(first)
         if opening != first and not hasattr(tf.raw_ops, "TFRecordDatasetV2"):
             raise ConfigError(
-                "this version of TensorFlow cannot start to read in the middle of a TFRecord file, as ranks that share "
-                "a file must do; use at least as many files as ranks, or a newer TensorFlow"
+                "this version of TensorFlow cannot start to read in the middle of a TFRecord file, but ranks that "
+                "share a file must do this; use at least as many files as ranks, or a newer TensorFlow"
             )
         in_order = self._from_start if opening == first else self._from_offset
         records = self._shuffled if keys.shuffle.samples else in_order
@@ -161,8 +162,8 @@ class Records:
         return groups.flat_map(in_turn)
 
     def _groups(self, span: TimeSpan) -> Iterator[tuple[list[str], Withins]]:
-        """Yield the files of each group, and for each file the records to read from it, as _files() does. Rows of
-        indices of records are filled up with -1.
+        """Yield two values for each group: the paths of its files, and an array with a row per file. A row has the
+        records to read from the file, in the form that _files() uses. Rows of indices are filled up with -1.
         """
         order = None if self._order is None else self._order.irregular
         if self._order is None or order is None:
@@ -183,7 +184,7 @@ class Records:
             begin = end
 
     def _byte(self, sample: int) -> int:
-        """Return the offset of the sample's record in its file."""
+        """Return the offset in the file at which the record of the sample begins."""
         (place,) = self._places.of(np.array([sample], np.uint64))
         return place.offset + place.within * TFRECORD_FRAME
 
@@ -232,7 +233,7 @@ class Records:
         return tf.io.decode_raw(record, tf.uint8, fixed_length=self._workload.row_bytes)
 
     def _with_beginnings(self, records: Any) -> tuple[Any, Any, Any]:
-        """Return three values: a batch of records, the first bytes of each of them, and their sizes."""
+        """Return three values: a batch of records, the first bytes of each record, and the size of each record."""
         tf = self._tf
         beginnings = tf.io.decode_raw(tf.strings.substr(records, 0, WORD), tf.uint8, fixed_length=WORD)
         return records, beginnings, tf.strings.length(records)
@@ -280,11 +281,12 @@ class Records:
 
 
 def _keep_freed_memory() -> None:
-    """Let malloc(3) keep freed memory for the next records, as it does in programs whose pipelines have no generator.
+    """Let malloc(3) keep freed memory for the next records. Without this call, it keeps freed memory only in programs
+    whose pipelines have no generator.
 
     tf.data's generators call mallopt(3), after which malloc returns each freed record to the kernel, and the next
-    record is read into new pages. This halves the rate of records of 1 MiB. The thresholds set here are those to which
-    malloc raises them by itself in other programs. Other C libraries than glibc have no mallopt.
+    record is read into new pages. This halves the rate of records of 1 MiB. The thresholds set here are the values to
+    which malloc raises its thresholds by itself in other programs. C libraries other than glibc have no mallopt.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,9 +1,9 @@
 """Loader with tf.data.
 
 In framework mode, TensorFlow itself reads TFRecord files with TFRecordDataset. It reads through a transfer buffer,
-interleaves files, decodes in parallel, batches and prefetches, as in CosmoFlow and ImageNet training. All other files
-are read by the readers of dlio-hpc within the same pipeline. Applications feed HDF5 or NumPy files to tf.data in the
-same way (tf.numpy_function).
+interleaves files, decodes in parallel, batches and prefetches, as in CosmoFlow and ImageNet training. In all other
+cases, the readers of dlio-hpc read the files within the same pipeline, as applications do with HDF5 or NumPy files
+(tf.numpy_function).
 """
 
 import os
@@ -30,7 +30,7 @@ class TensorFlowLoader:
     pipeline delivers samples in the order of the current epoch. If TensorFlow does the reading itself, bytes and
     requests are taken from the kernel's I/O counters of the process, and individual reads are not timed.
 
-    whole: whether rows must hold whole samples. If not, they may hold only the first bytes of each sample.
+    whole: whether rows must hold whole samples. If False, rows may hold only the first bytes of each sample.
     """
 
     def __init__(self, workload: Workload, paths: Paths, whole: bool) -> None:
@@ -78,7 +78,7 @@ class TensorFlowLoader:
         rows, tally = self._source.taken(got)
         if len(rows) != len(places):
             numbers = places.sample.tolist()
-            raise InvalidRun(f"TensorFlow delivered {len(rows)} records where samples {numbers} were expected")
+            raise InvalidRun(f"TensorFlow delivered {len(rows)} records, but samples {numbers} were expected")
         return Batch(places, rows, tally)
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ def _tensorflow() -> Any:
         import tensorflow as tf
     except ImportError as fault:
         raise ConfigError(
-            "reader.loader: tensorflow needs TensorFlow, which is not installed; run pip install tensorflow-cpu"
+            "reader.loader=tensorflow needs TensorFlow, which is not installed; run pip install tensorflow-cpu"
         ) from fault
     tf.config.set_visible_devices([], "GPU")
     return tf

@@ -42,7 +42,7 @@ class XPlane(NamedTuple):
 
 def read(content: bytes, marks: Marks, until: float) -> XPlane:
     """Return the host events in the content of a profiler file. marks: for each marker event, timestamps on the rank's
-    clock before and after it. until: time on the rank's clock at which the profiler was stopped.
+    clock before and after the event. until: time on the rank's clock at which the profiler was stopped.
     """
     space = _classes().XSpace.FromString(content)
     threads: list[str] = []
@@ -86,8 +86,8 @@ def _classes() -> Any:
 
 def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
     """Return the events of a line, shape (n, 4). The columns are: index of the thread, index of the name, start in
-    nanoseconds, duration in picoseconds. thread: index of the thread. names: index of the name of an event, by the
-    metadata id of the event.
+    nanoseconds, duration in picoseconds. thread: index of the thread. names: maps the metadata id of an event to the
+    index of its name.
     """
     flat = (value for event in line.events for value in (names[event.metadata_id], event.offset_ps, event.duration_ps))
     name, offset, duration = np.fromiter(flat, np.int64, 3 * len(line.events)).reshape(-1, 3).T
@@ -96,10 +96,10 @@ def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
 
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
     """Align the profiler's clock with the rank's clock. Return three values: a time in nanoseconds on the profiler's
-    clock, the same moment in seconds on the rank's clock, and the largest possible error of the latter. marks: for each
-    marker event, the timestamps on the rank's clock before and after it, and the event. Each marker event is between
-    its two timestamps, which gives a lower and an upper bound on the offset between the clocks. The offset used is
-    midway between the highest lower bound and the lowest upper bound.
+    clock, the same moment in seconds on the rank's clock, and the largest possible error of the time on the rank's
+    clock. marks: for each marker event, the timestamps on the rank's clock before and after the event, and the event.
+    Each marker event is between its two timestamps, which gives a lower and an upper bound on the offset between the
+    clocks. The offset used is midway between the highest lower bound and the lowest upper bound.
     """
     if not marks:
         raise ValueError("the profile has no marker events to align the profiler's clock")
