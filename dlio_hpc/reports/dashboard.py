@@ -34,8 +34,8 @@ _BANNERS: dict[NightState, State] = {
     "failed": "bad", "regression": "bad", "not measured": "not measured", "inconclusive": "inconclusive",
     "good": "good",
 }  # fmt: skip
-# Text in place of the change of a measurement that is not compared, although it may have a baseline.
-_NOT_COMPARED: dict[NightState, str] = {"failed": "not compared", "not measured": "not compared"}
+# States of a measurement that is not compared, although it may have a baseline.
+_NOT_COMPARED: tuple[NightState, ...] = ("failed", "not measured")
 
 # Function that returns the relative address of the page of a job or study, or an empty string if there is no page.
 Address = Callable[[str], str]
@@ -264,7 +264,9 @@ def _line(verdict: Verdict, row: Standing, last: date) -> CardLine:
     shown = sparkline.nights(row.jobs, group.key, metric, last, base)
     night = verdict.here or trend.night(group, metric)
     interval = "unknown"
-    change = _NOT_COMPARED.get(state, "no baseline") if verdict.ratio is None else regression.signed(verdict.ratio)
+    change = "not compared" if state in _NOT_COMPARED else "no baseline"
+    if verdict.ratio is not None:
+        change = regression.signed(verdict.ratio)
     if verdict.is_of_itself:
         change, interval = "is the baseline", "-"
     elif verdict.low is not None and verdict.high is not None:

@@ -894,7 +894,7 @@ KINDS = (
     Mistake("file as a folder of pages", "dlio-hpc site-report index.html", ("index.html is a file; give a folder",),
             {"index.html": ""}),
     Mistake("folder as a pattern", "dlio-submit demo -s local -d . --dry-run --existing train",
-            ("--existing train: it is a folder; write 'train/*'",), {"train/a.npz": NPZ}),
+            ("--existing train: this is a folder; write 'train/*'",), {"train/a.npz": NPZ}),
 )  # fmt: skip
 # Options, keys and filters without effect, or named as in another tool.
 WITHOUT_EFFECT = (
