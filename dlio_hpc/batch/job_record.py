@@ -103,8 +103,8 @@ def planned(plan: Plan, command: str, after: tuple[str, ...], cluster: str = "")
 def with_state(job: Job, state: State, text: str = "", suspended: bool = False, began: str | None = None) -> Job:
     """Return the job with `state` appended to its states. If `state` is already its newest state, only the text of this
     state is replaced. text: name of the state in the batch system. suspended: whether the job stands still. began: time
-    (UTC) at which the state began; None for the current time. A time before that of the newest state, or in the future,
-    is that of another clock, and is not taken.
+    (UTC) at which the state began; None for the current time. A time in the future, or before the newest state, comes
+    from another clock and is ignored.
     """
     newest = job.states[-1]
     if (newest.state, newest.suspended) != (state, suspended):

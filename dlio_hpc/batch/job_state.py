@@ -137,8 +137,8 @@ class _Answer(NamedTuple):
 
 
 def _must_ask(directory: Path, job: Job) -> bool:
-    """Return whether the batch system must be queried. This is so if the state of the job does not follow from its
-    files.
+    """Return whether the batch system must be queried, because the state of the job does not follow from the files of
+    the job.
     """
     if is_handed_over(directory, job):
         return False
@@ -299,7 +299,7 @@ def _guess(directory: Path, job: Job, status: int) -> JobStatus:
 
 def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
     """Return the state that the batch system reports for a failed job, such as `node_fail`. If the batch system reports
-    no state that is more specific than `guess`, return `guess`. If it no longer knows the job, its last messages count.
+    no state that is more specific than `guess`, return `guess`. If it no longer knows the job, use its last messages.
     Return None if the batch system has not answered yet or is still cleaning up; the state is then determined later.
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):

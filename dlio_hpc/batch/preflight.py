@@ -406,7 +406,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         if last.is_final and last.fault is not None:
             raise last.fault
         text = f"the job was still {record.state} after {patience_s:.0f} s and was cancelled: {directory}"
-        yield PreflightFinding("note", "launch", text, untried="launch of ranks, for the job did not start in time")
+        yield PreflightFinding("note", "launch", text, untried="launch of ranks, because the job did not start in time")
         return
     if record.state != "completed":
         raise _failure(smallest, record)

@@ -1,4 +1,4 @@
-"""Writing of a text file that other programs read at any time."""
+"""Writing of a text file that other programs may read at any time."""
 
 import os
 from pathlib import Path

@@ -137,7 +137,7 @@ def _parts(folder: Path, top: int, refused: list[str]) -> Iterator[_Part]:
 
 
 def _files(folder: Path, above: int, refused: list[str]) -> Iterator[_Part]:
-    """Yield each file in an open folder, as _parts() does. above: descriptor of `folder`."""
+    """Yield each file in an open folder, like _parts(). above: descriptor of `folder`."""
     with about(folder):
         names = sorted(name for name in os.listdir(above) if not name.startswith(".") and name not in _FOLDERS)
     for name in names:

@@ -85,7 +85,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
 
 
 def _row(line: str) -> Row | str:
-    """Parse a line of the fields _FIELDS. Return the line itself if it has another form."""
+    """Parse a line that has the fields _FIELDS. Return the line itself if it cannot be parsed."""
     cells = line.split("|", len(_FIELDS) - 1)
     if len(cells) < len(_FIELDS):
         return line
