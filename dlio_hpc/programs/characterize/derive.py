@@ -226,7 +226,7 @@ def _observed(
     subject: _Subject, core: Reads, shown: list[Traits], pace: Pace, per_rank: access_pattern.Passes,
     threads: DerivedValue,
 ) -> Observed:  # fmt: skip
-    """Return what the log shows of the program, for the comparison with candidates. core: the reads of samples. shown:
+    """Return the values that the log shows, for the comparison with candidates. core: the reads of samples. shown:
     traits of these reads. threads: derived number of threads.
     """
     return Observed(
@@ -250,8 +250,9 @@ def _share_of_reading(subject: _Subject) -> float:
 
 
 def _passes(subject: _Subject, core: Reads, parts: Stretches, size: int) -> access_pattern.Passes:
-    """Return the passes over the dataset. core: the reads of samples. parts: the stretches that they form. size: bytes
-    of a sample. HDF5 reads more than a small sample into its sieve buffer; only the sample counts.
+    """Return the passes over the dataset. core: the reads of samples. parts: the stretches that these reads form. size:
+    bytes of a sample. If samples are small, HDF5 reads more than a sample into its sieve buffer; only the bytes of the
+    sample are counted.
     """
     ranks = subject.log.job.ranks
     if not (subject.kind.name.value == "hdf5" and 0 < size < core.usual == _SIEVE):
@@ -297,8 +298,8 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
 
 
 def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return `dataset.arrays` and the keys that depend on it if each file holds several arrays and the log shows their
-    sizes. Otherwise return an empty dict. The arrays of a file are assumed to be those of one sample.
+    """If each file holds several arrays, and the log shows the sizes of the arrays, return `dataset.arrays` and the
+    keys that depend on it. Otherwise return an empty dict. The arrays of a file are assumed to belong to one sample.
     """
     assert subject.reads is not None
     if "dataset.sample.stdev" in keys or "dataset.chunk" in keys or subject.kind.index_reads:
@@ -354,7 +355,7 @@ def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
 
 
 def _without_stdio(subject: _Subject, pace: Pace) -> DerivedValue:
-    """Return the time between the reads of two steps, without the time in STDIO calls, which are not traced."""
+    """Return the time between the reads of two steps. The time in STDIO calls, which are not traced, is subtracted."""
     records = from_counters.records_of(subject.log, subject.data, "STDIO")
     spent = from_counters.seconds_of(records, subject.log.job.ranks)
     seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
@@ -381,8 +382,8 @@ def _partly_traced(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str
 
 
 def _of_blocks(core: Reads, steps: float) -> dict[str, DerivedValue]:
-    """Return the keys of the pace for data that are read in blocks. Blocks do not show steps. The time between the
-    first and the last read, without the time in reads, is therefore divided evenly among the steps. steps: number of
+    """Return the keys of the pace for data that are read in blocks. Reads of blocks do not show steps. The time from
+    the first read to the last, minus the time in reads, is therefore divided evenly among the steps. steps: number of
     steps of a rank in all epochs.
     """
     spans = [step_detection.span(core, mine) for mine in core.readers]
@@ -428,8 +429,8 @@ def _threads(threads: DerivedValue, interleave: DerivedValue, is_stream: bool) -
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
     """Return an assumed sample size for data that were read through a buffer. Such reads do not show the samples.
-    request: usual request size in bytes. burst: bytes of a step; None if they are unknown. A size that the content
-    shows is preferred.
+    request: usual request size in bytes. burst: bytes of a step; None if they are unknown. If the content of a file
+    shows the size, that size is used instead.
     """
     if subject.kind.sample_bytes is not None:
         return subject.kind.sample_bytes
@@ -476,10 +477,10 @@ def _geometry(
 
 
 def _in_lines(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the geometry of a CSV dataset whose lines the log does not show. Each assumed sample is divided into
-    several lines. The result is empty for other datasets. The bytes of a file and of a step do not change. Lines are
-    short, because pandas takes seconds to parse a line of 100,000 values, and the CSV files of real programs have
-    shorter lines.
+    """Return the geometry of a CSV dataset. The log does not show the lines of its files. Each assumed sample is
+    divided into several lines. The result is empty for other datasets. The bytes of a file and of a step do not change.
+    Lines are short, because pandas takes seconds to parse a line of 100,000 values, and the CSV files of real programs
+    have shorter lines.
     """
     shape = keys.get("dataset.sample.shape")
     if shape is None or shape.confidence not in ("low", "unknown") or shape.value[0] < 2 * _LINE:
@@ -624,8 +625,8 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, None
 
 
 def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict[str, DerivedValue]:
-    """Return the checkpoint keys of the workload. If the program keeps all data in memory, also return the keys for
-    that. The result is empty if neither applies.
+    """Return the checkpoint keys of the workload, if the program writes checkpoints. Also return the keys of data in
+    memory, if the program keeps all data in memory.
     """
     files = file_roles.of(subject.roles, "checkpoint")
     checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
@@ -654,7 +655,7 @@ def _in_memory(
 ) -> dict[str, DerivedValue]:
     """Return the workload keys for a program that keeps all data in memory, or an empty dict for other programs. Such a
     program reads the data once, before its steps, and keeps running long after the last read. saved: number of
-    checkpoints of the program. first_saved: time at which it wrote the first one, in seconds since it began.
+    checkpoints of the program. first_saved: time of the first checkpoint, in seconds since the program began.
     """
     time = reading_time.of(subject.data, subject.reads)
     if time is None or keys["train.epochs"].value != 1:
@@ -708,8 +709,8 @@ def amount(keys: dict[str, DerivedValue], ranks: int) -> int:
 
 
 def _read_bytes(keys: dict[str, DerivedValue], ranks: int) -> float:
-    """Return the mean number of bytes that are read for a sample. HDF5 reads more than a small sample, because it fills
-    its sieve buffer.
+    """Return the mean number of bytes that are read for a sample. If samples are small, HDF5 reads more than a sample,
+    because it fills its sieve buffer.
     """
     if (keys["dataset.format"].value, keys["reader.mode"].value) != ("hdf5", "framework"):
         return _sample_bytes(keys)

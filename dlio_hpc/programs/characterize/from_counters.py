@@ -92,7 +92,7 @@ def epochs(files: list[FileStats], ranks: int) -> dict[str, DerivedValue]:
 
 
 def _is_whole(times: float) -> bool:
-    """Return whether files were read about a whole number of times, and at least once."""
+    """Return whether the number of times that files were read is about a whole number, and at least 1."""
     return abs(times - round(times)) < _NEAR and times > 0.5
 
 

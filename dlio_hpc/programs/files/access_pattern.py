@@ -181,7 +181,7 @@ def sieved(reads: Reads, request: int) -> DerivedValue | None:
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
-    """Return the share of the bytes read that belongs to stretches (see extents) that span most of their file."""
+    """Return a share of the bytes read: the part in stretches (see extents) that span most of their file."""
     size = reads.sizes[parts.file]
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
@@ -199,8 +199,8 @@ def transfer(lengths: Integers) -> DerivedValue:
 def interleave(read: Reads | Stretches) -> DerivedValue:
     """Estimate `reader.interleave`, the number of files from which a rank, or each of its worker processes, reads
     alternately. A turn is a sequence of requests of a process to one file, which may be many. The estimate is the
-    number of turns after which the process goes back to a file and continues where it stopped. read: for streamed
-    formats, the reads. For other formats, the stretches (see extents), because threads may read pieces of one sample at
+    number of turns after which the process goes back to a file and continues where it stopped. read: the reads, for
+    streamed formats; the stretches (see extents), for other formats, because threads may read pieces of one sample at
     the same time.
     """
     reader, file, begin, end = _by_reader(read)
@@ -255,9 +255,9 @@ def _turns_apart(reader: Integers, file: Integers, begin: Integers, end: Integer
 
 def buffer(reads: Reads) -> DerivedValue:
     """Estimate the size of the buffer through which Python read the files. The estimate is the most frequent size of
-    the first request to a file, with two exceptions. If this size is the usual size of Python's buffer, the value is
-    None. If this size is that of a whole file, requests do not show the size of the buffer; the value is then the size
-    that Lustre recommends.
+    the first request to a file. There are two exceptions. If this size is the usual size of Python's buffer, the value
+    is None. If this size is the size of a whole file, requests do not show the size of the buffer; the value is then
+    the size that Lustre recommends.
     """
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
@@ -328,8 +328,8 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 class Passes(NamedTuple):
     """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts of the dataset. share:
     share of the files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once
-    per epoch. times: number of times that a rank reads its data, which is not rounded. is_even: whether all files were
-    read about as often, as in passes over all of them.
+    per epoch. times: number of times that a rank reads its data, not rounded. is_even: whether all files were read
+    about as often, as in passes over all of them.
     """
 
     epochs: DerivedValue
@@ -452,8 +452,8 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float, rank
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
     """Return how much of all distinct data a rank reads before it reads any stretch (see extents) a second time. The
     result is a share of `unique`, as the median over the ranks. Two stretches are the same only if they start at the
-    same offset of the same file. A page that belongs to two samples is read with each of them, but does not count as
-    repeated. unique: bytes of all distinct data.
+    same offset of the same file. A page that belongs to two samples is read with each of them, but this is not regarded
+    as a second read. unique: bytes of all distinct data.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():

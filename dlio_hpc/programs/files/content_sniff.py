@@ -77,8 +77,8 @@ def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent 
 
 
 def _first_member(head: bytes) -> str:
-    """Return the name of the first member of a ZIP archive; "" if the file is not one. The header of the member is read
-    instead of the directory of the archive, which is at the end of the file.
+    """Return the name of the first member of a ZIP archive; "" if the file is not one. The header of the member is
+    read, not the directory of the archive, because the directory is at the end of the file.
     """
     if not head.startswith(b"PK\x03\x04") or len(head) < _ZIP_LOCAL.size:
         return ""
@@ -119,8 +119,8 @@ def masked_crc(data: bytes) -> int:
 
 
 def _columns(head: bytes, size: int) -> int:
-    """Return the number of values in each of the first lines of a CSV file; 0 if the file is not one. The last line
-    counts only if it is complete. Two lines are required, because one line of text may contain commas.
+    """Return the number of values in each of the first lines of a CSV file; 0 if the file is not one. The last line is
+    used only if it is complete. Two lines are required, because one line of text may contain commas.
     """
     whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1]
     try:

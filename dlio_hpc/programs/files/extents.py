@@ -164,9 +164,9 @@ def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
 
 
 def stretches(reads: Reads) -> Stretches:
-    """Combine reads into stretches. A read continues the previous read of the file under three conditions: it starts at
-    the offset where the previous read ended, it follows soon, and the previous read was not shorter than usual. A read
-    that is shorter than usual is the last piece of a sample.
+    """Combine reads into stretches. A read continues the previous read of the file if three conditions are met: it
+    starts at the offset where the previous read ended, it follows soon, and the previous read was not shorter than
+    usual. A read that is shorter than usual is the last piece of a sample.
     """
     if not len(reads.rank):
         nothing = np.empty(0, np.int64)

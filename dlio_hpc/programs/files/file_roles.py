@@ -137,7 +137,7 @@ def _own(file: FileStats, written: FileStats, is_data: bool) -> Role:
 
 
 def _unfit(file: FileStats) -> str | None:
-    """Return the reason why a file cannot be part of a workload, or None if it can."""
+    """Return the reason why a file cannot be part of a workload. Return None if the file can be part of a workload."""
     if _STREAM.search(file.path):
         return "a terminal, pipe or device"
     if dataset_folder.is_note(os.path.basename(file.path)):
@@ -156,8 +156,8 @@ def _written(file: FileStats) -> Role:
 
 
 def _is_state(file: FileStats) -> bool:
-    """Return whether a file has the name of a model or a checkpoint. A file that merely names the latest checkpoint
-    does not count.
+    """Return whether a file has the name of a model or a checkpoint. A file that only contains the name of the latest
+    checkpoint is not regarded as one.
     """
     least = LEAST_STATE if _TRACKER.search(os.path.basename(file.path)) else _FEW_BYTES
     return is_model(file.path) and file.size >= least
@@ -203,8 +203,8 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
 
 
 def _middle(files: list[FileStats]) -> float:
-    """Return the size of the file that holds the median byte if the files are sorted by size. Small files hardly change
-    the result, even if there are many.
+    """Return the size of the file that holds the median byte, after the files are sorted by size. Small files hardly
+    change the result, even if they are many.
     """
     sizes = np.sort([file.size for file in files])
     return float(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])

@@ -87,8 +87,8 @@ _WITHIN = {
 
 
 def _innermost(stream: Any) -> Any:
-    """Return the file that a stream leads to, or None. The name of a stream is not enough, because a member of an
-    archive has the name of a file, too.
+    """Return the file that a stream leads to, or None. The name of a stream does not suffice, because a member of an
+    archive also has the name of a file.
     """
     while (type(stream).__module__, type(stream).__name__) in _WITHIN:
         stream = getattr(stream, _WITHIN[type(stream).__module__, type(stream).__name__])
@@ -263,7 +263,7 @@ def unseen_by_warnings(function: Any) -> Any:
 def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order: Callable[[Any], Any]) -> None:
     """Wrap the __next__ of a loader's iterator. It records each batch with the time that the program waited for it, and
     the end of the pass. number: function that returns the number of an iterator's loader, or None if it is unknown.
-    order: function that returns the order of the samples of its pass, or None.
+    order: function that returns the order of the samples in the pass, or None.
     """
     following, recording = owner.__next__, context.recording
 
@@ -321,8 +321,8 @@ _ARRAYS = frozenset({"ndarray", "Tensor"})
 
 def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
     """Return the bytes of all arrays in `value`, and the length of the first axis of the first array; None if there is
-    no array. Lists, tuples, dicts and the attributes of objects are searched, up to `room` values. No code of the
-    program's own objects is called, because a call may change them.
+    no array. Lists, tuples, dicts and the attributes of objects are searched, up to `room` values. No function of the
+    program's own objects is called, because a call may change the objects.
     """
     total, length, rest = 0, None, [value]
     while rest and room:

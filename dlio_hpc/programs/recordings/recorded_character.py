@@ -78,7 +78,7 @@ def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
 
 def _other_sizes(data: RecordedData, keys: Mapping[str, DerivedValue], read: float | None) -> dict[str, DerivedValue]:
     """Return the size of a sample with less confidence if the kernel counted another number of bytes for a step than
-    the sample size gives. read: the kernel's number of bytes of a step; None if it is unknown.
+    the sample size gives. read: number of bytes of a step that the kernel counted; None if it is unknown.
     """
     name = "dataset.sample.bytes"
     if read is None or name not in keys or data.arrays is not None or keys["reader.load"].value == "memory":
@@ -117,7 +117,7 @@ def _data(program: RecordedProgram, made: RecordedTraining | None) -> RecordedDa
 def _workload(
     program: RecordedProgram, made: RecordedTraining | None, data: RecordedData | None, is_forced: bool
 ) -> tuple[dict[str, DerivedValue], list[str]]:
-    """Return the keys of the workload, and the reasons why the recording is no evidence of training."""
+    """Return the keys of the workload, and the reasons why the recording does not show that the program trains."""
     if data is None:
         return {}, ["no read of a file was recorded, apart from files that the program wrote itself"]
     if made is None:
@@ -185,8 +185,8 @@ def _other_loaders(made: RecordedTraining) -> Iterator[str]:
 
 
 def _left_evaluation(made: RecordedTraining, is_taken: bool) -> list[str]:
-    """Return a note on passes without steps that are missing from the workload. is_taken: whether the workload has some
-    of these passes.
+    """Return a note on passes without steps that are missing from the workload. is_taken: whether the workload includes
+    some of the passes without steps.
     """
     taken = recorded_training.evaluation_of_epochs(made) if is_taken else [[] for _ in made.evaluation]
     count = max((len(mine) - len(kept) for mine, kept in zip(made.evaluation, taken, strict=True)), default=0)

@@ -91,7 +91,7 @@ def _recorded(value: bool | int, evidence: str) -> DerivedValue:
 
 
 def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
-    """Return the seed of the random order, and whether passes have different orders, if these were recorded."""
+    """Return the seed of the random order, and whether passes have different orders, as far as these were recorded."""
     keys = {}
     seed = made.settings.get("seed")
     if seed is not None and 0 <= seed < 1 << 53:
@@ -133,8 +133,8 @@ def _by_rows(data: RecordedData) -> DerivedValue:
 
 
 def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the number of samples that stay together in a random order. It is the number of rows of a Parquet row
-    group, if each row group was read about once in a pass.
+    """Return the number of samples that stay together in a random order. If each row group of the Parquet files was
+    read about once in a pass, it is the number of rows of a row group.
     """
     group = keys.get("dataset.row_group")
     if group is None or group.value < 2 or not keys["reader.shuffle.samples"].value:

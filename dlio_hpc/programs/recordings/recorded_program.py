@@ -57,8 +57,8 @@ class Pass(NamedTuple):
 
 
 def parts(one: Pass, others: Sequence[Pass]) -> list[tuple[float, float]]:
-    """Return the spans of a pass, without the spans of other passes inside it, such as those of an evaluation. others:
-    other passes, sorted by their begin.
+    """Return the spans of a pass. The spans of other passes inside the pass, such as an evaluation, are cut out.
+    others: other passes, sorted by their begin.
     """
     first = bisect_right(others, one.begin, key=lambda other: other.begin)
     last = bisect_right(others, one.end, key=lambda other: other.begin)
@@ -122,9 +122,9 @@ def loader_name(settings: Mapping[str, Any]) -> str:
 
 
 def chain_name(stages: Sequence[PipelineStage]) -> str:
-    """Return a name for a pipeline. Pipelines get the same name if they have the same stages, and if their files have
-    the same folder and their names begin alike, up to the first digit. Different ranks may name different files of a
-    dataset.
+    """Return a name for a pipeline. Pipelines get the same name under two conditions: they have the same stages, and
+    their files are in the same folder and have the same name up to the first digit. Different ranks may name different
+    files of a dataset.
     """
     name, first = (
         " > ".join(stage.name for stage in stages),
@@ -147,8 +147,9 @@ class Write(NamedTuple):
 
 
 class RankRecording(NamedTuple):
-    """A rank. main: process of the rank. helpers: processes that it started, such as workers. passes: passes over all
-    loaders, sorted by their begin. steps: number of optimizer steps. writes: files that its process wrote.
+    """A rank. main: process of the rank. helpers: processes that the main process started, such as workers. passes:
+    passes over all loaders, sorted by their begin. steps: number of optimizer steps. writes: files that the main
+    process wrote.
     """
 
     number: int
@@ -193,8 +194,8 @@ def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
 
 
 def _ranks(families: Sequence[list[ProcessRecording]]) -> list[list[ProcessRecording]]:
-    """Return the ranks of the first run of a script. They are the first family and, if it has a rank number, the
-    families with other numbers that ran at the same time.
+    """Return the ranks of the first run of a script. They are the first family and, if this family has a rank number,
+    all families with other rank numbers that ran at the same time.
     """
     first = families[0]
     if _rank(first[0]) is None:
@@ -336,8 +337,8 @@ class _Walk:
         self._begin(event, loader)
 
     def _begin(self, event: Event, loader: str) -> _OpenPass:
-        """Begin a pass. Its begin is before the event, because workers begin to read, and the program to wait, before
-        that.
+        """Begin a pass. The pass begins before its event, because workers begin to read, and the program begins to
+        wait, before the event is written.
         """
         made = self._open[_key(event.values[0])] = _OpenPass(loader, event.time - event.values[1])
         self._passes.append(made)

@@ -13,8 +13,8 @@ _MUCH, _LEAST = 0.25, 1 << 20
 
 def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: float) -> str | None:
     """Return a sentence on the bytes that were read between `begin` and `end` without a recorded call. Return None if
-    they are few, or if the kernel did not count. Recorded reads of compressed data have more bytes than the kernel
-    counts, so they may hide other reads.
+    these bytes are few, or if the kernel did not count. Recorded reads of compressed data have more bytes than the
+    kernel counts, and may therefore hide other reads.
     """
     counts = [count for rank in ranks for count in read_counts.of(rank)]
     if not counts:

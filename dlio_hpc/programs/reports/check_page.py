@@ -117,7 +117,7 @@ def _factor(factor: Factor) -> str:
 
 
 def _score(similarity: float, tolerance: float) -> str:
-    """Return the score with three decimals. If rounding moves it to the other side of the tolerance, return more
+    """Return the score with three decimals. If rounding moves the score to the other side of the tolerance, return more
     decimals.
     """
     short = f"{similarity:.3f}"
@@ -126,7 +126,7 @@ def _score(similarity: float, tolerance: float) -> str:
 
 
 def banner_of_steps(verdict: StepVerdict) -> Banner:
-    """Return the banner of the steps: which figures agree, and which differ."""
+    """Return the banner of the steps: the values that agree, and the values that differ."""
     state = state_of(verdict.exit_code)
     if verdict.outcome == "fail":
         differing = [_step_figure(factor) for factor in verdict.differing]

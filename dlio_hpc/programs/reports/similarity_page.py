@@ -1,4 +1,4 @@
-"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs. The banner
+"""Report of similarities. It shows two programs with their factors and measures, or a matrix of programs. The banner
 compares the score with those of published pairs.
 """
 
@@ -116,9 +116,10 @@ def _cosines(matrix: Matrix, heads: Sequence[str]) -> Table:
 
 
 def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = "") -> Banner:
-    """Return the banner for two programs: their pattern similarity, and the ranges of that of published pairs. It is
-    good only if the score is above that of all published pairs of different applications, and as high as usual for two
-    runs of one application. programs: names of both.
+    """Return the banner for two programs: their pattern similarity, and the ranges of the pattern similarity of
+    published pairs. The banner is good under two conditions: the score is above the scores of all published pairs of
+    different applications, and it is as high as is usual for two runs of one application. programs: names of both
+    programs.
     """
     score, others = similarity.pattern.ratio, rows.other_scores(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers

@@ -200,7 +200,7 @@ def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
 
 
 def own(row: MatrixRow) -> str:
-    """Return text that says whether the nearest column of a row is that of the row's own application."""
+    """Return text that says whether the nearest column of a row has the same application as the row."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
@@ -213,8 +213,8 @@ def cells(row: MatrixRow) -> list[str]:
 
 
 def found_own(matrix: Matrix) -> str:
-    """Return one or two sentences that say for how many rows the nearest column is the row's own application. In the
-    first sentence, all known factors are compared; in the second, only observed factors. If no row's application is
+    """Return one or two sentences that say for how many rows the nearest column has the same application as the row. In
+    the first sentence, all known factors are compared; in the second, only observed factors. If no row's application is
     among the columns, the sentence says which programs are nearest to each other.
     """
     rows = [row for row in matrix.rows if row.finds_own is not None]
@@ -249,7 +249,7 @@ def _nearest_pair(matrix: Matrix) -> str:
 
 
 def _right(rows: Sequence[MatrixRow]) -> str:
-    """Return text that says for how many of these rows the nearest column is the row's own application."""
+    """Return text that says for how many of these rows the nearest column has the same application as the row."""
     right = sum(bool(row.finds_own) for row in rows)
     tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
     return f"{right} of {len(rows)}" + (f" ({tied} of them tied)" if tied else "")

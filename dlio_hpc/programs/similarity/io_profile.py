@@ -42,9 +42,9 @@ class Profile(Struct, frozen=True):
     io_s: seconds with at least one request in flight, as the mean over ranks. bytes: bytes read and written by all
     ranks. request_*: sizes of requests in bytes. rate_*: bandwidth of individual requests in MB/s (1e6 bytes).
     sequential, consecutive: shares of all requests. around_median: request sizes at the quantiles 0.5 - SLACK and 0.5 +
-    SLACK. around_min: smallest size, and that at the quantile SLACK. sizes: distribution of request sizes, in which
-    each request has the same weight. volumes: the same, in which each request is weighted by its bytes. jumps:
-    distribution of the distances in a file between successive requests (request_distance.jumps).
+    SLACK. around_min: smallest size, and the size at the quantile SLACK. sizes: distribution of request sizes, in which
+    each request has the same weight. volumes: distribution of request sizes, in which each request is weighted by its
+    bytes. jumps: distribution of the distances in a file between successive requests (request_distance.jumps).
     """
 
     title: str

@@ -65,8 +65,8 @@ class Distance(NamedTuple):
 
 
 def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grain: Grain) -> RequestDistribution:
-    """Return the distribution of request sizes. sizes: sizes in bytes; a size of 0 counts as 1. weight: weight of each
-    request.
+    """Return the distribution of request sizes. sizes: sizes in bytes; a size of 0 is treated as 1. weight: weight of
+    each request.
     """
     return _gathered(np.log2(np.maximum(sizes, 1).astype(np.float64)), weight.astype(np.float64), grain)
 
