@@ -41,7 +41,7 @@ class Incomplete(DlioError):
 
 
 class Unexpected(DlioError):
-    """A bug in dlio-hpc. The exit code is that of EX_SOFTWARE in sysexits(3)."""
+    """A bug in dlio-hpc. The exit code is EX_SOFTWARE of sysexits(3)."""
 
     exit_code = 70
 

@@ -148,7 +148,7 @@ def require_engine(site: Site) -> None:
 
 
 def automatic(plan: Plan) -> list[Bind]:
-    """Return the binds that dlio-hpc adds to those of the profile: the directory of the job, the directories of its
+    """Return the binds that dlio-hpc adds to the binds of the profile: the directory of the job, the directories of its
     datasets, checkpoints and indexes, and the libraries that ranks preload. A path that the profile binds to the same
     path in the container is left out. Raise ConfigError if a path cannot be bound.
     """

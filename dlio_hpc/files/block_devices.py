@@ -123,7 +123,7 @@ def _loop(loop: Path) -> Stack:
 
 
 def _is_another(path: Path, loop: str) -> bool:
-    """Return whether a path leads to a file other than that of a loop device. Only root can determine this."""
+    """Return whether a path leads to another file than the file of a loop device. Only root can determine this."""
     status = bytearray(_LOOP_STATUS.size)
     try:
         descriptor = os.open(_DEVICES / loop, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

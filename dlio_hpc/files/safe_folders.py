@@ -130,8 +130,8 @@ def content(path: Path, longest: int) -> bytes:
 
 def is_mine(folder: int) -> bool:
     """Return whether an open folder belongs to this user. A file system may show a user's files under another owner,
-    for example those of root under nobody. If the folder's owner differs from this user, a temporary file is therefore
-    created in the folder, and its owner is compared with that of the folder.
+    for example files of root under the owner nobody. If the folder's owner differs from this user, a temporary file is
+    therefore created in the folder, and its owner is compared with the owner of the folder.
     """
     owner = os.fstat(folder).st_uid
     if owner == os.geteuid():

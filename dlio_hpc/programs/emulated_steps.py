@@ -40,7 +40,7 @@ def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool) ->
 
 def _epoch(result: Result, workload: Workload, ranks: int) -> tuple[int, int]:
     """Return the steps of a rank and the samples of all ranks in an epoch. If the run was smaller than the workload,
-    the numbers are those of the whole workload.
+    return the numbers of the whole workload.
     """
     is_whole = (result.ranks, result.dataset.files) == (ranks, workload.dataset.files)
     if is_whole and result.epochs:

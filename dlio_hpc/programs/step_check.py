@@ -21,8 +21,8 @@ _SLACK_IN_MEMORY = 16384
 class StepProfile(NamedTuple):
     """Steps of a training. steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step.
     compute_s: mean computation time of a step. wait_s: mean wait of a step, without the first step of each epoch.
-    Values are None if they are unknown. doubt: reason why the data of the steps may differ from those of the workload;
-    empty if there is none.
+    Values are None if they are unknown. doubt: reason why the data of the steps may differ from the data of the
+    workload; empty if there is none.
     """
 
     steps: float | None
@@ -40,11 +40,11 @@ class StepFactor(Struct, frozen=True):
     per step.
     """
     program: float | None
-    """Value of the recorded program; null: unknown."""
+    """Value of the recorded program; null if it is unknown."""
     run: float | None
-    """Value of the check run; null: unknown."""
+    """Value of the check run; null if it is unknown."""
     apart: float | None
-    """Difference, divided by the larger value; null: a value is unknown."""
+    """Difference of the two values, divided by the larger one; null if one of them is unknown."""
     is_judged: bool
     """True if the verdict depends on this value. The verdict does not depend on the wait, because storage and caches
     determine it.
@@ -63,7 +63,7 @@ class StepVerdict(Struct, frozen=True):
     factors: tuple[StepFactor, ...]
     """All values of a step."""
     doubt: str = ""
-    """Reason why the data of the program's steps may differ from those of the workload; empty if there is none."""
+    """Reason why the data of the program's steps may differ from the data of the workload; empty if there is none."""
 
     @property
     def exit_code(self) -> int:

@@ -124,7 +124,7 @@ def _clusters(plan: Plan) -> str:
 
 
 def _on(cluster: str) -> list[str]:
-    """Return the option that sends a command to a cluster other than that of the login node."""
+    """Return the option that sends a command to another cluster than the cluster of the login node."""
     return ["-M", cluster] if cluster else []
 
 

@@ -43,7 +43,7 @@ from dlio_hpc.results import intervals
 
 # Size of a sample in bytes that is assumed if the log does not show samples; a larger request size takes precedence.
 _GUESS = 1 << 20
-_ASSUMED = "sample size assumed to be 1 MiB, but at least that of a request and at most that of a file"
+_ASSUMED = "sample size assumed to be 1 MiB, but at least the size of a request and at most the size of a file"
 # If a program reads less than this share of the files' bytes, it is assumed to read only a part of the dataset by
 # design.
 _ALL = 0.9

@@ -58,7 +58,7 @@ class NearestCandidate(NamedTuple):
 
     @property
     def confidence(self) -> Confidence:
-        """Highest confidence in a value that differs from that of this candidate."""
+        """Highest confidence that a value may have if this candidate has another value."""
         margin = self.own - self.other
         return "high" if margin >= CERTAIN else "medium" if margin >= LIKELY else "low"
 

@@ -146,5 +146,6 @@ def _against_passes(
     if len(written) / writers >= max(_STEPS, 0.5 * times) and not any(
         file.bytes_written > 1.9 * file.size for file in written
     ):
-        return [f"its data were read {times:.3g} times and {len(written):,} files written, as by several cases"]
+        cases = "as by a program that processes several cases"
+        return [f"its data were read {times:.3g} times and {len(written):,} files were written, {cases}"]
     return []

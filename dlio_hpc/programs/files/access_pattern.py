@@ -122,7 +122,7 @@ def _is_buffered(reads: Reads) -> bool:
 
 def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
     """Return the sample size if most stretches (see extents) have the same size in bytes, in one or several requests.
-    If no size prevails, or if the prevailing size is about that of a file, return the result of _one_request().
+    If no size prevails, or if the prevailing size is about the size of a file, return the result of _one_request().
     """
     size = usual(parts.bytes)
     pieces = parts.requests[parts.bytes == size]

@@ -81,7 +81,7 @@ def is_evaluation(path: str) -> bool:
 
 
 def is_model(path: str) -> bool:
-    """Return whether the name of a file is that of a model or a checkpoint."""
+    """Return whether a file has a name such as models or checkpoints have."""
     return _MODEL.search(path) is not None
 
 
@@ -117,7 +117,7 @@ def _apart(file: FileStats) -> Role:
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:
         return _written(file)
     if file.path.endswith(_MESSAGES):
-        return Role(file, "other", "read; its name is that of a program's messages")
+        return Role(file, "other", "read, and named like a file of a program's messages")
     return Role(file, "dataset", "read")
 
 
@@ -195,7 +195,7 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
         if file.path in evaluated:
             roles.append(Role(file, "evaluation data", f"read, and its path has {evaluated[file.path]!r}"))
         elif file.path in small or (is_lone and file.size < _UNLIKE * middle):
-            size = f"its size is {file.size / middle:.1%} of that of the file that holds the median byte"
+            size = f"its size is {file.size / middle:.1%} of the size of the file that holds the median byte"
             roles.append(Role(file, "auxiliary file", f"was read, and {size}"))
         else:
             roles.append(Role(file, "dataset", why))
@@ -237,7 +237,7 @@ def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
             Role(file, "other", f"one of {len(files):,} {name!r} files, which hold {share:.1%} of all bytes read")
             for file in files
         ]
-    why = f"name or extension unlike that of the dataset's files; such files hold {share:.1%} of all bytes read"
+    why = f"name or extension unlike the dataset's files; such files hold {share:.1%} of all bytes read"
     return [Role(file, "auxiliary file", why) for file in files]
 
 

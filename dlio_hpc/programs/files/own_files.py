@@ -1,6 +1,6 @@
 """Files that a program wrote itself before it read them: copies of a dataset on a local disk, caches, and files that
 were renamed after they were written. They are not a dataset, because a dataset exists before the program starts. They
-are checkpoints only if their names are those of a model.
+are checkpoints only if they have names of models.
 """
 
 import os

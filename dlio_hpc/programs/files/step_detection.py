@@ -35,8 +35,8 @@ class DetectedSteps(NamedTuple):
     interquartile range of the periods, divided by their median. bytes: median bytes of a burst. first: bytes of a
     rank's first burst, divided by `bytes`. number: median number of bursts of a rank. begins: start times of all bursts
     of one rank in seconds. workers: number of processes of a rank that read at the same time. If there are several,
-    pause_s, period_s, spread, bytes, first and number are those of one process, which reads for only one of every
-    `workers` steps.
+    pause_s, period_s, spread, bytes, first and number describe one process, which reads for only one of every `workers`
+    steps.
     """
 
     pause_s: float

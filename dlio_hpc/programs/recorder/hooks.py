@@ -178,7 +178,7 @@ def _act_after(spec: ModuleSpec, name: str) -> None:
 
 
 class _Wrapped(Loader):
-    """Loader with another exec_module. All other attributes are those of the original loader."""
+    """Loader with another exec_module. It has all other attributes of the original loader."""
 
     def __init__(self, loader: Any, exec_module: Callable[[ModuleType], None]) -> None:
         self._loader = loader

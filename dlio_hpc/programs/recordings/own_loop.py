@@ -37,9 +37,9 @@ class Visit(NamedTuple):
 class OwnLoop(NamedTuple):
     """Reads of a program without a loader. visits: visits of each rank, in the order of time. times: number of times
     that a rank reads its data. is_drawn: whether the order differs between passes. goes_back: whether parts of a file,
-    such as row groups, are read in another order than that of the file. is_regular: whether pauses separate bursts of
-    several samples each. batch, compute, epochs: values of a workload, derived from the pauses between reads or from
-    the steps of an optimizer. steps: number of optimizer steps of a rank.
+    such as row groups, are read in another order than their order in the file. is_regular: whether pauses separate
+    bursts of several samples each. batch, compute, epochs: values of a workload, derived from the pauses between reads
+    or from the steps of an optimizer. steps: number of optimizer steps of a rank.
     """
 
     visits: list[list[Visit]]

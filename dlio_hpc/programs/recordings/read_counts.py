@@ -47,7 +47,8 @@ class ReadCounts(NamedTuple):
 
 def of(rank: RankRecording) -> list[ReadCounts]:
     """Return the counts of a rank, or an empty list if the kernel did not count. If the rank has workers, return only
-    the counts of the workers, because the kernel adds them to those of the rank's own process when the workers end.
+    the counts of the workers, because the kernel adds them to the counts of the rank's own process when the workers
+    end.
     """
     counts = [of_process(process) for process in rank.processes]
     workers = [one for one in counts if one.work_begin is not None]

@@ -165,7 +165,7 @@ def _states(program: RecordedProgram, data: RecordedData | None) -> Iterator[str
         yield f"{counted(restored, 'state')} were restored, as after a restart; the workload does not read them"
     if later:
         yield (
-            f"{counted(later, 'state')} were loaded later, such as that of the best model; the workload does "
+            f"{counted(later, 'state')} were loaded later, such as the state of the best model; the workload does "
             "not read them"
         )
 
@@ -174,13 +174,14 @@ def _other_loaders(made: RecordedTraining) -> Iterator[str]:
     """Yield notes on loaders other than the training loader."""
     if made.other_loaders:
         yield (
-            f"{counted(len(made.other_loaders), 'other loader')} with steps are left out, such as those of other phases"
+            f"{counted(len(made.other_loaders), 'other loader')} with steps are left out, such as loaders of other "
+            "phases"
         )
     if made.beside_it:
         yield (
-            f"{counted(len(made.beside_it), 'other loader')} gave batches between those of the training; the "
+            f"{counted(len(made.beside_it), 'other loader')} returned batches between the batches of the training; the "
             "workload has one "
-            "loader, and does not read what the others read"
+            "loader, and does not read the data of the others"
         )
 
 
@@ -193,7 +194,7 @@ def _left_evaluation(made: RecordedTraining, is_taken: bool) -> list[str]:
     if not count:
         return []
     return [
-        f"{counted(count, 'pass')} without a step, such as those of an evaluation or a test, are left out of "
+        f"{counted(count, 'pass')} without a step, such as passes of an evaluation or a test, are left out of "
         "the workload"
     ]
 

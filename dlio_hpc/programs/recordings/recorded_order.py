@@ -106,7 +106,7 @@ def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
 
 
 def _by_names(data: RecordedData) -> DerivedValue:
-    """Return whether each process reads files in an order other than that of their names."""
+    """Return whether each process reads files in another order than the order of their names."""
     by_process: dict[object, list[str]] = {}
     for read in data.reads:
         by_process.setdefault(read.process, []).append(read.path)

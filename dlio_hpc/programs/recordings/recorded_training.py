@@ -27,9 +27,9 @@ class RecordedTraining(NamedTuple):
     """Training of a program. loader: name of its loader. settings: settings of the loader, with the names of its
     library. passes: passes of each rank over the loader. evaluation: passes of each rank for evaluation, which have no
     steps. is_proven: whether optimizer steps, steps of fit, or gradients were recorded. other_loaders: names of other
-    loaders with steps. beside_it: names of loaders whose batches alternate with those of the training loader. per_item:
-    samples per item of the dataset. is_in_thread: whether a thread of the program requests the batches. Such a thread
-    may wait for the program in between.
+    loaders with steps. beside_it: names of loaders whose batches alternate with the batches of the training loader.
+    per_item: samples per item of the dataset. is_in_thread: whether a thread of the program requests the batches. Such
+    a thread may wait for the program in between.
     """
 
     loader: str
@@ -125,7 +125,8 @@ def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> 
 
 
 def _beside(mine: Sequence[Pass], passes: Sequence[Pass]) -> list[Pass]:
-    """Return the passes over other loaders that returned batches between those of the training loader."""
+    """Return the passes over other loaders, if these loaders returned batches between batches of the training
+    loader."""
     batches = sorted((batch for one in mine for batch in one.batches), key=lambda batch: batch.time)
     loaders = {one.loader for one in mine}
     return [one for one in passes if one.loader not in loaders and is_between(batches, one.batches)]

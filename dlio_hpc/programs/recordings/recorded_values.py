@@ -127,7 +127,7 @@ def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[s
 
 def _of_items(keys: Mapping[str, DerivedValue], per_item: int) -> dict[str, DerivedValue]:
     """Return the keys that depend on the assumption that the rows of an item are samples."""
-    reason = f"a batch has {per_item:,} rows for each item of the dataset, which are taken for samples"
+    reason = f"a batch has {per_item:,} rows for each item of the dataset; each row is treated as a sample"
     names = ("dataset.samples_per_file", "dataset.sample.bytes", "reader.batch_size")
     return {name: keys[name].at_most("medium", reason) for name in names if name in keys}
 
@@ -497,7 +497,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         "reader.batch_size": loop.batch,
         "reader.read_threads": _recorded(1, "no worker processes", "medium"),
         "reader.prefetch": DerivedValue(
-            None, "unknown", "a loop of the program's own does not show what it reads ahead"
+            None, "unknown", "the program's own loop does not show how much it reads ahead"
         ),
         "reader.shard": _recorded(is_sharded, "files of each rank", "medium"),
         "reader.shuffle.files": order if not has_many or len(data.files) > 1 else order._replace(value=False),

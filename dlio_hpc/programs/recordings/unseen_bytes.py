@@ -25,8 +25,8 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
     if unseen < max(_LEAST, _MUCH * total):
         return None
     return (
-        f"of {format_size(total)} that the kernel counted in the passes, {format_size(unseen)} are not those of the "
-        "recorded reads: they are those of other loaders, of libraries that read more than was requested, or of "
+        f"the kernel counted {format_size(total)} in the passes; {format_size(unseen)} of them do not belong to "
+        "recorded reads, but to other loaders, to libraries that read more than was requested, or to "
         "calls that are not recorded"
     )
 

@@ -136,7 +136,7 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
         return Banner(state, f"the check run may read other data than the program: {verdict.doubt}.")
     if verdict.outcome == "incomplete":
         why = "" if "bytes of a step" in known else "; without the bytes of a step, data are not compared"
-        return Banner(state, f"too few figures of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
+        return Banner(state, f"too few values of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
     percent = f"{100 * (1 - verdict.tolerance):.3g} %"
     return Banner(state, f"{', '.join(known)} are those of the recorded program within {percent}.")
 

@@ -45,7 +45,7 @@ def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[P
 
 def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
     """Return the single profile that `name` stands for. Raise ConfigError if `name` stands for several profiles. The
-    parameters are those of load_all().
+    parameters are the same as for load_all().
     """
     if reference_profile.is_reference(name):
         return io_profile.of_reference(reference_profile.load_one(name))

@@ -1,5 +1,5 @@
 """Report of similarities. It shows two programs with their factors and measures, or a matrix of programs. The banner
-compares the score with those of published pairs.
+compares the score with the scores of published pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -130,7 +130,7 @@ def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = ""
     one, two = (f"{scores.least:.3f} to {scores.most:.3f}" for scores in (same, different))
     state: State = "inconclusive"
     if score < same.least:
-        state, meaning = "bad", f"is below that of published pairs of one application ({one})"
+        state, meaning = "bad", f"is below the scores of published pairs of one application ({one})"
     elif score <= different.most:
         meaning = (
             f"is not conclusive: published pairs of one application have {one}, median {same.median:.3f}; pairs of "
@@ -138,12 +138,15 @@ def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = ""
         )
     elif score < USUAL:
         meaning = (
-            f"is above that of published pairs of different applications ({two}), but below {USUAL:.2f}, which two "
-            f"runs of one application usually reach (published pairs: {one}, median {same.median:.3f})"
+            f"is above the scores of published pairs of different applications ({two}), but below {USUAL:.2f}, which "
+            f"two runs of one application usually reach (published pairs: {one}, median {same.median:.3f})"
         )
     else:
         state = "good"
-        meaning = f"is above that of published pairs of different applications ({two}); pairs of one have {one}"
+        meaning = (
+            f"is above the scores of published pairs of different applications ({two}); pairs of one application "
+            f"have {one}"
+        )
     subject = f"{programs}: pattern similarity" if programs else "Pattern similarity"
     return Banner(state, f"{subject} {score:.3f} {meaning}. Other scores: {others}.")
 

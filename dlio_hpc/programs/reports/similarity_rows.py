@@ -56,11 +56,11 @@ LEGEND = (
     "applications on 128 nodes; CANDLE, CosmoFlow and ImageNet all stream 256 KiB. All scores use the factors that "
     "are known for A and B. The cosine of the DLIO paper (CCGrid 2021) includes time, rates and bytes: compare it only "
     "between runs of one scale on one machine. Pattern similarity: mean of smaller / larger, over the factors that do "
-    "not depend on scale and machine. It disregards one request in a hundred, so that a difference may count less than "
+    "not depend on scale and machine. It ignores one request in a hundred, so a difference may be smaller than "
     "in the cosine."
 )
 APART = (
-    "Apart: mean number of doublings between the requests of one program and those of the other. "
+    "Apart: mean number of doublings between the requests of one program and the requests of the other. "
     "Near: 1 for equal requests, halved with each doubling."
 )
 
