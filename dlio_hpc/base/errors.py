@@ -171,7 +171,8 @@ def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigErr
 
 def _remedy(fault: OSError, path: object) -> str:
     """Return advice for an OSError: if permission is missing, the owner of the file. Return "" if there is no
-    advice."""
+    advice.
+    """
     if fault.errno != errno.EACCES:
         return ""
     import pwd  # slow import, needed only for this fault

@@ -106,7 +106,9 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
 
 
 def keys_of(kind: Any, section: str = "") -> Iterator[str]:
-    """Yield the keys of a struct and of the structs nested in it, with their sections, such as reader.read_threads."""
+    """Yield the keys of a struct and of the structs nested in it. A key includes its sections, as in
+    reader.read_threads.
+    """
     for field in msgspec.structs.fields(kind):
         yield section + field.encode_name
         for part in _parts(field.type):

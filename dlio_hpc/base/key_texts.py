@@ -12,7 +12,8 @@ import msgspec
 
 class KeyText(NamedTuple):
     """Text about a key. meaning: one or more sentences. example: YAML text; empty if the default value serves as
-    example."""
+    example.
+    """
 
     meaning: str
     example: str

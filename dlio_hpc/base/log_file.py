@@ -28,7 +28,7 @@ class CommandLog:
         self._secrets = set(secrets)
 
     def append(self, kind: Kind, text: str) -> None:
-        """Append a record, with a line for each line of the text. Raise OSError if it cannot be written."""
+        """Append a record. It has a line for each line of the text. Raise OSError if it cannot be written."""
         lead = f"{units.utc_now(fraction=True)} {os.getpid()} {kind}"
         lines = redaction.of_text(text, tuple(self._secrets)).splitlines() or [""]
         content = "".join(f"{lead} {line}".rstrip() + "\n" for line in lines).encode(errors="backslashreplace")

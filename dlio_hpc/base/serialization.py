@@ -375,8 +375,8 @@ def kind_at(kind: Any, path: list[Any]) -> Any:
 
 
 def refuse(*rules: tuple[bool, str]) -> None:
-    """Check rules, each of which is a condition and a message. Raise ValueError with the message of the first rule
-    whose condition is true.
+    """Check rules. A rule is a condition and a message. Raise ValueError with the message of the first rule whose
+    condition is true.
     """
     for is_refused, message in rules:
         if is_refused:

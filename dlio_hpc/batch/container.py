@@ -1,8 +1,8 @@
 """The command that starts a program in the container image of a site (key container of a site profile).
 
 The launcher starts the container engine once for each rank. Environment variables for the ranks are set by env(1) in
-the container, so that the engine itself does not preload the libraries of the ranks, and all engines set the variables
-in the same way.
+the container, for two reasons: the engine itself must not preload the libraries of the ranks, and all engines then set
+the variables in the same way.
 """
 
 import os
@@ -69,7 +69,8 @@ def command(plan: Plan, assignments: Iterable[str]) -> list[str]:
 
 def array(plan: Plan, image: Container) -> list[str]:
     """Return the value of the array `container` of the job script: the first part of the command that starts a program
-    in the container. The variables of the ranks and the program follow it."""
+    in the container. The variables of the ranks and the program follow it.
+    """
     binds = [parse_bind(text) for text in image.binds] + automatic(plan)
     bound = [Shell('"${darshan_bind[@]}"')] if library(plan) else []
     path = [_LIBRARY_PATH[image.engine]] if image.mpi == "site" else []

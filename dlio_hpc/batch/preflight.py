@@ -1,4 +1,4 @@
-"""Checks that run on the login node before submission, so that a job does not wait in the queue only to fail. Each
+"""Checks that run on the login node before submission, so that faults are found before the job waits in the queue. Each
 check yields findings. A finding is printed on one line.
 """
 

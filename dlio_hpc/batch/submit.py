@@ -178,8 +178,8 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _unused(plan: Plan) -> list[str]:
-    """Return notes on environment variables of this shell that have no effect: those that resemble options, and those
-    of a job around the shell.
+    """Return notes on environment variables of this shell that have no effect: variables that resemble options, and
+    variables of a job around the shell.
     """
     if plan.site.scheduler == "local" and (note := local.surrounding_note(plan)) is not None:
         return [note]

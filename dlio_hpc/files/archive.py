@@ -362,8 +362,8 @@ class _Held(NamedTuple):
     listing: bytes
 
     def members(self) -> Iterator[tuple[str, TarMember]]:
-        """Yield each member after the manifest, with its name relative to the job's folder. Raise InvalidRun for a
-        member that the manifest does not list, that occurs twice, or that is outside the job's folder.
+        """Yield each member after the manifest, with its name relative to the job's folder. Raise InvalidRun if a
+        member is not in the manifest, occurs twice, or is outside the job's folder.
         """
         left = dict.fromkeys(self.manifest.files)
         for member in self.iterator:

@@ -58,9 +58,9 @@ class ProgramRowDocument(Struct, frozen=True):
     faults: list[str]
     """Names of the faults of the logs."""
     training: Training
-    """Whether the reads look like those of a training program."""
+    """Whether the reads look like reads of a training program."""
     why: str
-    """Reason why the reads do not look like those of a training program."""
+    """Reason why the reads do not look like reads of a training program."""
     error: str | None
     """Reason why the logs cannot be read; null if they can be read."""
 

@@ -41,8 +41,8 @@ class AcceptedJob(NamedTuple):
 
 
 class After(NamedTuple):
-    """Dependencies of a job, as batch ids. well: jobs that must succeed before the job starts. over: jobs that must
-    end, with or without success, before the job starts.
+    """Dependencies of a job, as batch ids. well: jobs that must succeed before this job starts. over: jobs that must
+    end before this job starts, whether they succeed or fail.
     """
 
     well: tuple[str, ...] = ()

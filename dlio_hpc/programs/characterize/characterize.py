@@ -83,7 +83,8 @@ def of_logs(
 
 def missing(made: Derived, ranks: int) -> list[str]:
     """Return a note if the workload reads far more, or far fewer, bytes of its dataset than the program read of its
-    own."""
+    own.
+    """
     read = sum(file.bytes_read for file in file_roles.of(made.roles, "dataset"))
     if not made.keys or not read:
         return []

@@ -205,7 +205,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
     keys |= _partly_traced(subject, keys)
     if not per_rank.is_even:
-        uneven = "some were read more often than others, so that some may be other data"
+        uneven = "some were read more often than others; some of them may not belong to the dataset"
         keys["dataset.files"] = keys["dataset.files"].at_most("medium", uneven)
     return keys, pace, _observed(subject, core, shown_traits, pace, per_rank, keys["reader.read_threads"])
 
@@ -367,8 +367,8 @@ def _without_stdio(subject: _Subject, pace: Pace) -> DerivedValue:
 
 
 def _partly_traced(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys whose confidence is lower because a notable part of the dataset was read through STDIO, whose
-    requests are not traced.
+    """Return keys with lower confidence if a notable part of the dataset was read through STDIO, because requests
+    through STDIO are not traced.
     """
     share = sum(file.buffered_read for file in subject.data) / max(sum(file.bytes_read for file in subject.data), 1)
     if share < _BUFFERED:
@@ -465,7 +465,7 @@ def _geometry(
     if subject.kind.name.value == "csv":
         keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // CSV_VALUE)])
         keys["dataset.sample.dtype"] = DerivedValue(
-            "float32", "unknown", "the only type that csv files have, with ten characters per value"
+            "float32", "unknown", "csv files have only this type; ten characters per value are assumed"
         )
         return keys
     keys["dataset.sample.bytes"] = bytes_of_sample

@@ -20,7 +20,8 @@ class DerivedValue(NamedTuple):
 
     def at_most(self, most: Confidence, doubt: str = "") -> "DerivedValue":
         """Return the value with its confidence limited to `most`. doubt: reason for the limit; it is added to the
-        evidence."""
+        evidence.
+        """
         evidence = f"{self.evidence}; {doubt}" if doubt else self.evidence
         return self._replace(confidence=weaker(self.confidence, most), evidence=evidence)
 

@@ -54,7 +54,7 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     mean = max(1, round(total / reads)) if reads else 1
     evidence = f"counters: {reads:,} reads with a mean of {format_size(mean)}"
     if sum(file.buffered_read for file in files) > 0.5 * total:
-        return DerivedValue(mean, "low", f"{evidence}, through STDIO, whose requests to storage are not counted")
+        return DerivedValue(mean, "low", f"{evidence}, through STDIO; its requests to storage are not counted")
     return DerivedValue(mean, "low", evidence)
 
 

@@ -25,7 +25,8 @@ def without_footers(reads: Reads) -> Reads:
 
 def share_read(reads: Reads) -> float:
     """Return the share of the bytes of the files that was read. reads: all reads of the files, including the reads of
-    footers."""
+    footers.
+    """
     sizes = reads.sizes[np.unique(reads.file)]
     return min(1.0, float(extents.distinct(reads).sum()) / max(float(sizes.sum()), 1.0))
 

@@ -101,7 +101,8 @@ def agreement(a: Sequence[Traits], b: Sequence[Traits]) -> dict[str, float]:
 
 def medians(program: Sequence[Traits]) -> dict[str, float]:
     """Return the median over the readers of a program, for each trait. Traits that are not numbers, or that the program
-    does not show, are left out."""
+    does not show, are left out.
+    """
     values = {name: [getattr(traits, name) for traits in program] for name in PHRASES}
     known = {name: [value for value in column if value is not None] for name, column in values.items()}
     return {name: float(np.median(column)) for name, column in known.items() if column}

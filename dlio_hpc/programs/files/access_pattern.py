@@ -45,8 +45,8 @@ _DRAWN = 0.4
 
 class LogSample(NamedTuple):
     """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: True if the reads do
-    not show separate samples within files, so that a file counts as one sample. hidden: True if the size is unknown
-    because files were read through a buffer, whose requests do not end where samples end.
+    not show separate samples within files, so that a file is treated as one sample. hidden: True if the size is
+    unknown, because files were read through a buffer. Requests of a buffer do not end where samples end.
     """
 
     bytes: DerivedValue
@@ -84,8 +84,9 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
 
 
 def places(reads: Reads, size: DerivedValue, share: float) -> int | None:
-    """Return the number of samples in a file. It is known only if each sample was read in one request and all samples
-    were read; otherwise return None. size: size of a sample. share: share of the files' bytes that was read.
+    """Return the number of samples in a file. The number is known only if each sample was read in one request, and if
+    all samples were read. Otherwise return None. size: size of a sample. share: share of the files' bytes that was
+    read.
     """
     alike = reads.length == size.value
     if share < _NEARLY_ALL or reads.length[alike].sum() < _NEARLY_ALL * reads.length.sum():
@@ -329,7 +330,7 @@ class Passes(NamedTuple):
     """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts of the dataset. share:
     share of the files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once
     per epoch. times: number of times that a rank reads its data, not rounded. is_even: whether all files were read
-    about as often, as in passes over all of them.
+    about equally often, as in passes over all files.
     """
 
     epochs: DerivedValue

@@ -162,7 +162,7 @@ def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> li
 
 
 def _size(file: FileStats) -> int:
-    """Return the size of a file in bytes, or the number of bytes written to it if that is smaller."""
+    """Return the smaller of two numbers: the size of a file in bytes, and the number of bytes written to the file."""
     return max(1, min(file.size, file.bytes_written))
 
 

@@ -1,5 +1,5 @@
-"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests for one sample:
-one rank makes them at adjacent offsets of a file, each soon after the previous one.
+"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests for one sample.
+One rank makes these requests at adjacent offsets of a file, in quick succession.
 """
 
 from collections import defaultdict

@@ -65,7 +65,8 @@ class _Archive(NamedTuple):
     @property
     def arrays(self) -> int:
         """Number of members that gives the most plausible mean length of their names; 1 if no number gives a plausible
-        length."""
+        length.
+        """
         counts = range(1, self.directory // (_ENTRY + _SHORT) + 1)
         plausible = [count for count in counts if self.directory / count - _ENTRY <= _LONG]
         return min(plausible, key=lambda count: abs(self.directory / count - _ENTRY - _USUAL), default=1)

@@ -1,4 +1,4 @@
-"""Marks of a library: requests other than those for samples, which the library makes when it opens a file, reads
+"""Marks of a library. A mark is a request that is not for a sample: the library makes it when it opens a file, reads
 through a buffer or reaches the end of a file. The marks of each library are predicted and compared with those in a log.
 """
 

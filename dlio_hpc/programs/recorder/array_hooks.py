@@ -44,7 +44,8 @@ def _archives(context: Context, module: ModuleType) -> None:
 
     def position(archive: Any, name: Any) -> "list[Any] | None":
         """Return the position of an array in its archive, in the form that the recording uses for the place of a
-        read."""
+        read.
+        """
         names = getattr(archive, "files", None)
         if type(name) is not str or type(names) is not list:
             return None

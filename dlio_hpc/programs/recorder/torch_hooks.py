@@ -15,8 +15,8 @@ _numbers = itertools.count()
 
 
 def loader(context: Context, module: ModuleType) -> None:
-    """Record each loader when it is first iterated, each pass, and each batch with the time that the program waited for
-    it. Record the order of samples that the sampler yields.
+    """Record loaders, when they are first iterated, and passes. Record each batch, and the time that the program waited
+    for the batch. Record the order of samples that the sampler yields.
     """
     recording = context.recording
 

@@ -1,5 +1,6 @@
 """Bytes that the processes of a rank read. The kernel counts these bytes, and a recording has the counts at some
-times."""
+times.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

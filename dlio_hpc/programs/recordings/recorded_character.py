@@ -77,8 +77,8 @@ def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
 
 
 def _other_sizes(data: RecordedData, keys: Mapping[str, DerivedValue], read: float | None) -> dict[str, DerivedValue]:
-    """Return the size of a sample with less confidence if the kernel counted another number of bytes for a step than
-    the sample size gives. read: number of bytes of a step that the kernel counted; None if it is unknown.
+    """Return the size of a sample with less confidence, if it does not agree with the bytes of a step that the kernel
+    counted. read: number of bytes of a step that the kernel counted; None if it is unknown.
     """
     name = "dataset.sample.bytes"
     if read is None or name not in keys or data.arrays is not None or keys["reader.load"].value == "memory":

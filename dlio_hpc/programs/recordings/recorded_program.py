@@ -17,9 +17,9 @@ FIT = "keras fit"
 class RecordedBatch(NamedTuple):
     """A batch that a loader returned. time: time at which it was returned. wait: seconds that the program waited for
     it. samples: number of samples; None if it is unknown. bytes: size of its arrays in memory. compute: seconds until
-    the program requested the next batch, without passes of other loaders and without checkpoints in between; None for
-    the last batch of a pass that the program left early. is_step: whether `compute` is the time of a step of fit, which
-    includes the wait for its batch.
+    the program requested the next batch; the time of passes of other loaders, and of checkpoints, is subtracted. None
+    for the last batch of a pass that the program left early. is_step: whether `compute` is the time of a step of fit,
+    which includes the wait for its batch.
     """
 
     time: float
@@ -71,8 +71,9 @@ def parts(one: Pass, others: Sequence[Pass]) -> list[tuple[float, float]]:
 
 
 class Transfer(NamedTuple):
-    """A state that was saved or restored. library: library that saved or restored it. file: path; None for a stream
-    without a name. bytes: size of the file; None if it is unknown. steps: number of steps of the rank before it.
+    """A state that was saved or restored. library: library that saved or restored the state. file: path; None for a
+    stream without a name. bytes: size of the file; None if the size is unknown. steps: number of steps of the rank
+    before this event.
     """
 
     kind: str
@@ -135,8 +136,8 @@ def chain_name(stages: Sequence[PipelineStage]) -> str:
 
 
 class Write(NamedTuple):
-    """A file that the program opened to write. bytes: size at the end of the process; None if unknown. steps: number of
-    steps of the rank before it.
+    """A file that the program opened to write. bytes: size of the file at the end of the process; None if unknown.
+    steps: number of steps of the rank before the open.
     """
 
     time: float

@@ -126,7 +126,8 @@ def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> 
 
 def _beside(mine: Sequence[Pass], passes: Sequence[Pass]) -> list[Pass]:
     """Return the passes over other loaders, if these loaders returned batches between batches of the training
-    loader."""
+    loader.
+    """
     batches = sorted((batch for one in mine for batch in one.batches), key=lambda batch: batch.time)
     loaders = {one.loader for one in mine}
     return [one for one in passes if one.loader not in loaders and is_between(batches, one.batches)]

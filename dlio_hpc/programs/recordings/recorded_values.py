@@ -48,7 +48,8 @@ _SURE: dict[str, Confidence] = {
 
 def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
     """Return the keys of the workload. program: the recorded program. made: training of the program. data: dataset that
-    the training reads."""
+    the training reads.
+    """
     in_memory = [batch.bytes / max(batch.samples or 1, 1) for batch in made.batches]
     keys = _dataset(program, _distinct(program, made), data, round(statistics.median(in_memory or [0])))
     keys |= _reader(program, made, data, keys["dataset.samples_per_file"].value)
@@ -163,7 +164,8 @@ def _distinct(program: RecordedProgram, made: RecordedTraining) -> int:
 
 def _is_of_batches(made: RecordedTraining) -> bool:
     """Return whether the loader does not batch, because the program makes its own batches. Each sample of the loader is
-    then a batch."""
+    then a batch.
+    """
     return made.settings.get("batch_size") is None and made.settings.get("library") == "torch"
 
 
@@ -181,7 +183,8 @@ def _is_sharded(program: RecordedProgram, made: RecordedTraining) -> bool:
 
 def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory: int) -> dict[str, DerivedValue]:
     """Return the keys of the dataset. total: number of samples. in_memory: bytes of a sample in memory; 0 if they are
-    unknown."""
+    unknown.
+    """
     count, sizes = len(data.files), data.sizes
     opened_by = Counter(path for rank in program.ranks for path in _paths_of(rank, data))
     is_shared = count == 1
@@ -297,7 +300,7 @@ def _of_table(data: RecordedData) -> dict[str, DerivedValue]:
     width = Counter(widths).most_common(1)[0][0] if widths else 1
     return {
         "dataset.sample.shape": _recorded([width], f"tables of {width:,} columns"),
-        "dataset.sample.dtype": DerivedValue("float32", "unknown", "the only type that csv files have"),
+        "dataset.sample.dtype": DerivedValue("float32", "unknown", "csv files have only this type"),
     }
 
 
@@ -418,7 +421,7 @@ def _compute(made: RecordedTraining) -> DerivedValue:
     if any(batch.is_step for batch in made.batches):
         # Steps of fit: the first compiles the model.
         middle = statistics.median(times)
-        evidence = f"median of {len(times):,} steps of fit, with the wait for their batches"
+        evidence = f"median of {len(times):,} steps of fit, including the wait for their batches"
         return DerivedValue(round(middle, 6), "medium", evidence)
     if not times:
         return DerivedValue(0, "unknown", "no time between two batches was recorded")

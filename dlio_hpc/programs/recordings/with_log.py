@@ -111,7 +111,8 @@ def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue])
 
 def _least(keys: dict[str, DerivedValue]) -> int:
     """Return the lowest confidence of the keys that describe a sample. The key for the type of its values is not
-    included."""
+    included.
+    """
     return min(
         sureness(value.confidence)
         for key, value in keys.items()

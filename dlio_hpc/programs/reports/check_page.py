@@ -85,8 +85,8 @@ def not_derived(character: Character, untraced_bytes: int) -> NotDerived:
 
 
 def banner_of(verdict: CheckVerdict, run: Profile) -> Banner:
-    """Return the banner with the score, the tolerance, and the factors that differ, each with its values for the log
-    and the run. run: profile of the check run.
+    """Return the banner: the score, the tolerance, and the factors that differ. Each factor has its value for the log
+    and its value for the run. run: profile of the check run.
     """
     return Banner(state_of(verdict.exit_code), f"{_sentence(verdict)}{_compared(verdict, run)}.")
 

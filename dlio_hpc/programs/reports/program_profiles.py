@@ -60,8 +60,8 @@ def of_character(character: Character, title: str) -> Profile:
 
 
 def examined(character: Character, title: str, is_dataset: bool = False) -> Examined:
-    """Return the analysis of characterized logs, with the files and traces of of_character(). is_dataset: whether only
-    the files of the dataset are analysed.
+    """Return the analysis of characterized logs. It uses the same files and traces as of_character(). is_dataset:
+    whether only the files of the dataset are analysed.
     """
     without = ("library", "other")
     paths = {

@@ -256,8 +256,9 @@ def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
 
 
 def _share(operations: list[Operation], shares: list[float | None]) -> float | None:
-    """Return the share of all requests that have some property, such as being sequential. shares: the share among the
-    reads, and the share among the writes. A share that is None is left out. Return None if both are None.
+    """Return the share of all requests that have some property, such as being sequential. shares: the share of the
+    reads and the share of the writes that have this property. A share that is None is left out. Return None if both are
+    None.
     """
     known = [
         (operation.requests, share) for operation, share in zip(operations, shares, strict=True) if share is not None

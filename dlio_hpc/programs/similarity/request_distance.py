@@ -1,8 +1,9 @@
 """Distributions of requests on a logarithmic scale, whose unit is an octave (a doubling), and their distance.
 
 The distance is the Wasserstein distance, also called earth mover's distance (Rubner, Tomasi, Guibas, IJCV 40(2), 2000).
-It is the mean number of octaves by which the requests of one distribution must be moved to get the other distribution.
-Unlike a comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
+It is the mean number of octaves by which the requests of one distribution must be moved to obtain the other
+distribution. Unlike a comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4
+MiB.
 """
 
 import math
