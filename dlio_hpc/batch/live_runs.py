@@ -86,7 +86,7 @@ class LiveRun(RunProgress, frozen=True):
 
     @property
     def left_s(self) -> float | None:
-        """Estimated seconds until the end of the run, at the mean speed so far; None if the run has just begun."""
+        """Estimated seconds until the end of the run, from the mean speed so far; None if the run has just begun."""
         if not self.done or self.elapsed_s < _SOONEST_S:
             return None
         return self.elapsed_s * (self.total - self.done) / self.done

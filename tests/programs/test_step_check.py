@@ -32,7 +32,7 @@ def test_equal_steps_pass_and_the_sentence_says_what_is_compared() -> None:
     verdict = _judged()
     assert (verdict.outcome, verdict.exit_code, verdict.differing) == ("pass", 0, [])
     assert _line(verdict) == (
-        "Good: steps of an epoch, bytes of a step, computation of a step are those of the recorded program within 5 %. "
+        "Good: steps of an epoch, bytes of a step, computation of a step agree with the recorded program within 5 %. "
         "Requests are not compared: there is no log of the program."
     )
 

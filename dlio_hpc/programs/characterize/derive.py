@@ -72,8 +72,8 @@ _IDLE = 0.2
 class Derived(NamedTuple):
     """Workload derived from a log. keys: derived value of each key of the workload, such as dataset.files. sides:
     auxiliary files. roles: role of each file of the log. against: reasons why the program's I/O does not look like
-    training. If there are any, `keys` is empty unless the user forces the derivation of a workload. traced: whether the
-    trace was used in addition to the counters.
+    training. If there are such reasons, `keys` is empty, unless the user forces the derivation of a workload. traced:
+    whether the trace was used in addition to the counters.
     """
 
     keys: dict[str, DerivedValue]
@@ -497,8 +497,8 @@ def _in_lines(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
 
 
 def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: bool) -> dict[str, DerivedValue]:
-    """Return the key `reader.keep_open` if a rank opens a file in fewer epochs than it reads the file, otherwise an
-    empty dict.
+    """If a rank opens a file in fewer epochs than it reads the file, return the key `reader.keep_open`. Otherwise,
+    return an empty dict.
     """
     epochs = keys["train.epochs"].value
     if in_streams or subject.kind.loads_files or subject.kind.streams or epochs < 2:
@@ -511,8 +511,8 @@ def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: boo
 
 
 def _reopen(subject: _Subject, keys: dict[str, DerivedValue], core: Reads, in_streams: bool) -> dict[str, DerivedValue]:
-    """Return the key `reader.reopen` if files of several samples are opened for each sample, otherwise an empty dict.
-    core: the reads of samples.
+    """If files of several samples are opened again for each sample, return the key `reader.reopen`. Otherwise, return
+    an empty dict. core: the reads of samples.
     """
     if in_streams or subject.kind.loads_files or subject.kind.streams or keys["dataset.samples_per_file"].value < 2:
         return {}
@@ -562,8 +562,8 @@ def _chunk(
 
 
 def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads, buffered: int) -> DerivedValue:
-    """Return `train.steps`: the number of steps of an epoch if the program read only a part of the dataset, otherwise
-    None. buffered: bytes that were read through STDIO, which are missing from `reads`.
+    """Return `train.steps`. If the program read only a part of the dataset, the value is the number of steps of an
+    epoch, otherwise None. buffered: bytes that were read through STDIO, which are missing from `reads`.
     """
     if passes.share >= _ALL and (not passes.drawn or keys["train.epochs"].value > 1):
         level: Confidence = "low" if passes.drawn or not passes.is_even else "medium"

@@ -32,8 +32,8 @@ def share_read(reads: Reads) -> float:
 
 
 def geometry(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys of the samples of Parquet files, with a row group for each sample; an empty dict for files of
-    other formats.
+    """Return the keys of the samples of Parquet files, if each row group is treated as a sample. Return an empty dict
+    for files of other formats.
     """
     if keys["dataset.format"].value != "parquet":
         return {}

@@ -60,7 +60,7 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
         reasons = _against_passes(data, written, times, pace)
         if not reasons and ("train.epochs" not in keys or keys["train.epochs"].value < _FEW_PASSES):
             reasons = [
-                f"its data were read only {times:.3g} times, and not in random order in steps of several samples"
+                f"its data were read only {times:.3g} times, and not in steps of several samples in random order"
             ]
     if reasons and own:
         reasons.append(

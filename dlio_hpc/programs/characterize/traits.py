@@ -35,10 +35,11 @@ class Traits(NamedTuple):
     """Traits of the requests of a reader. They are None if there are too few requests or files to show them.
 
     sizes: distribution of request sizes. forward: share of requests at a higher offset than the request to the same
-    file that was made `lag` requests before. The lag that gives the largest share is used. run: number of requests of a
-    file without a step back, divided by the number of distinct places that are read in the file. visit: mean bytes that
-    are read from a file before the reader turns to another file. file_order: correlation between the names of files and
-    the order in which they are first read, but at least the correlation of random orders.
+    file that was made `lag` requests before. The lag that gives the largest share is used. run: mean number of
+    successive requests to a file without a step back, divided by the number of distinct places that are read in the
+    file. visit: mean bytes that are read from a file before the reader turns to another file. file_order: correlation
+    between the names of files and the order in which they are first read, but at least the correlation of random
+    orders.
     """
 
     sizes: RequestDistribution
@@ -109,7 +110,7 @@ def medians(program: Sequence[Traits]) -> dict[str, float]:
 
 
 def phrase(name: str, value: float) -> str:
-    """Return a value of a trait in words, to follow a phrase of PHRASES."""
+    """Return a value of a trait as text that continues a phrase of PHRASES."""
     if name == "visit":
         return format_size(round(value))
     if name == "file_order":

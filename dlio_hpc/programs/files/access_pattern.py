@@ -384,8 +384,8 @@ def _share_made(reads: Reads, times: int) -> float:
 
 
 def is_read_evenly(times: Floats) -> bool:
-    """Return whether all files were read about equally often. The tolerance is the square root of the mean, as for
-    files that are drawn at random. times: number of times that each file was read.
+    """Return whether all files were read about equally often. The tolerance is the square root of the mean, because the
+    numbers differ by this much if files are drawn at random. times: number of times that each file was read.
     """
     return len(times) < _FEW_FILES or bool(times.std() < _EVEN * np.sqrt(times.mean()))
 

@@ -122,8 +122,8 @@ def _apart(file: FileStats) -> Role:
 
 
 def _own(file: FileStats, written: FileStats, is_data: bool) -> Role:
-    """Return the role of a file that the program wrote before it read it. written: the file, with the accesses to its
-    former path. is_data: whether such a file may belong to the dataset.
+    """Return the role of a file that the program wrote before it read it. written: the file, including the accesses
+    under its former path. is_data: whether such a file may belong to the dataset.
     """
     first = _apart(file)
     if first.role in ("library", "other"):

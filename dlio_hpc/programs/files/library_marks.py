@@ -41,8 +41,8 @@ PHRASES = {
 
 
 class LibraryMarks(NamedTuple):
-    """Shares of the files that show each mark. PHRASES describes them. A request at the end of a file returns no bytes.
-    head: size in bytes of the first request to the files that have the mark `headed`.
+    """For each mark, the share of the files that show it. PHRASES describes the marks. A request at the end of a file
+    returns no bytes. head: size in bytes of the first request to the files that have the mark `headed`.
     """
 
     zip_ends: float

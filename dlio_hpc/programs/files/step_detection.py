@@ -34,9 +34,9 @@ class DetectedSteps(NamedTuple):
     burst. period_s: median seconds from the start of a burst to the start of the next burst. spread: half the
     interquartile range of the periods, divided by their median. bytes: median bytes of a burst. first: bytes of a
     rank's first burst, divided by `bytes`. number: median number of bursts of a rank. begins: start times of all bursts
-    of one rank in seconds. workers: number of processes of a rank that read at the same time. If there are several,
-    pause_s, period_s, spread, bytes, first and number describe one process, which reads for only one of every `workers`
-    steps.
+    of one rank in seconds. workers: number of processes of a rank that read at the same time. If there are several
+    processes, pause_s, period_s, spread, bytes, first and number describe one process, which reads for only one of
+    every `workers` steps.
     """
 
     pause_s: float

@@ -59,9 +59,9 @@ def say(text: str) -> None:
 
 
 def is_of_program(fault: BaseException) -> bool:
-    """Return whether the exception `fault` is meant for the program. A signal may arrive while the recorder works, and
-    another thread may send an exception. An exception that an object of the program raises when the recorder reads it
-    is a fault of the recorder.
+    """Return whether the exception `fault` is meant for the program, and not a fault of the recorder. A signal may
+    arrive while the recorder works, and another thread may send an exception. An exception that an object of the
+    program raises when the recorder reads it is a fault of the recorder.
     """
     place, frame = fault.__traceback__, None
     while place is not None:

@@ -162,7 +162,9 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
     own += tuple(f"{folder}/{part}/" for part in (PROCESSES, "recorder"))
 
     def opened(path: Any, mode: Any, flags: Any) -> None:
-        """Record an open. path: a number for an open of a descriptor. mode: of open(); None for os.open()."""
+        """Record an open. path: path of the file, or the number of the descriptor that is opened. mode: mode of open();
+        None for os.open().
+        """
         flag = flags if isinstance(flags, int) else 0
         if not isinstance(path, (str, bytes, os.PathLike)) or flag & os.O_DIRECTORY:
             return

@@ -49,7 +49,7 @@ def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) 
 
 
 def missing(made: RecordedTraining, data: RecordedData) -> str:
-    """Return which data of the program are missing from the workload, or an empty string."""
+    """Return a sentence on data of the program that are missing from the workload, or an empty string."""
     others = len(made.other_loaders) + len(made.beside_it)
     if others:
         return f"{counted(others, 'other loader')} of training are not in the workload"

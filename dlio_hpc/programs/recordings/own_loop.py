@@ -54,7 +54,7 @@ class OwnLoop(NamedTuple):
 
 
 def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
-    """Return what the reads of the dataset show. ranks: ranks of the program."""
+    """Return the values that the reads of the dataset show. ranks: ranks of the program."""
     visits = [_visits(reads, data) for reads in _by_rank(ranks, data)]
     units = [[visit.unit for visit in mine] for mine in visits if mine]
     times = _times(visits, data)

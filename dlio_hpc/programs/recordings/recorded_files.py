@@ -59,8 +59,8 @@ class Read(NamedTuple):
 
 class Arrays(NamedTuple):
     """HDF5 arrays of the same shape and type. shapes: shapes of the arrays in all files. per_file: number of such
-    arrays in a file; they hold parts of the same samples. itemsize: bytes of a value. chunks, compression: None if
-    there are none.
+    arrays in a file. These arrays hold parts of the same samples. itemsize: bytes of a value. chunks, compression: None
+    if there are none.
     """
 
     shapes: list[list[int]]
@@ -201,7 +201,9 @@ def is_in(time: float, parts: Sequence[tuple[float, float]]) -> bool:
 
 
 def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> str:
-    """Return a description of a file if no format of a workload is similar to it, otherwise an empty string."""
+    """If no format of a workload is similar to a file, return a description of the file. Otherwise, return an empty
+    string.
+    """
     if any(
         event.kind == "read" and event.values[0] == "zarr" and path.startswith(process.files[event.values[2]] + "/")
         for process in processes for event in process.events

@@ -68,8 +68,8 @@ def of_loader(made: RecordedTraining, data: RecordedData, per_file: int, is_in_m
 
 
 def _in_blocks(made: RecordedTraining, length: int, in_file: bool, evidence: str) -> dict[str, DerivedValue]:
-    """Return the keys for an order in which most samples follow the previous one, such as batches of adjacent samples
-    in random order. length: mean number of adjacent samples, of which some are adjacent by chance.
+    """Return the keys for an order in which most samples are adjacent to the previous sample, such as blocks of
+    adjacent samples in random order. length: mean number of adjacent samples. Some of them are adjacent by chance.
     """
     usual = Counter(batch.samples for batch in made.batches).most_common(1)[0][0]
     length = usual if usual and abs(length - usual) <= _CHANCE * usual else length
@@ -149,8 +149,8 @@ def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, Deriv
 
 
 def reopened(keys: Mapping[str, DerivedValue], data: RecordedData, samples: int) -> dict[str, DerivedValue]:
-    """Return `reader.reopen` if files with several samples were opened for each sample, otherwise an empty dict.
-    samples: number of samples that all ranks used.
+    """If files with several samples were opened again for each sample, return `reader.reopen`. Otherwise, return an
+    empty dict. samples: number of samples that all ranks used.
     """
     is_one_request = keys["reader.mode"].value == "posix" or keys["dataset.format"].value == "hdf5"
     if keys["dataset.samples_per_file"].value < 2 or keys["reader.load"].value != "on_demand" or not is_one_request:

@@ -222,8 +222,9 @@ def _overlap(one: ProcessRecording, other: ProcessRecording) -> bool:
 
 
 def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecording]]:
-    """Return processes grouped by rank. Each group begins with the rank's own process. A process is a rank itself,
-    whatever process started it, if it has a rank number of its own, or if it trains and is not a worker of a loader.
+    """Return processes grouped by rank. Each group begins with the rank's own process. A process is a rank itself if it
+    has a rank number of its own, or if it trains and is not a worker of a loader. It does not matter which process
+    started it.
     """
     by_number = {(recording.process.host, recording.process.process): recording for recording in recordings}
     families: dict[int, list[ProcessRecording]] = {}
@@ -246,7 +247,7 @@ def _is_own(process: ProcessRecording, parent: ProcessRecording) -> bool:
 
 
 def _rank(recording: ProcessRecording) -> int | None:
-    """Return the rank number that the launcher gave, otherwise the one that a library gave."""
+    """Return the rank number from the launcher or, if the launcher gave none, the rank number from a library."""
     if recording.process.rank is not None:
         return recording.process.rank[0]
     return next((event.values[0] for event in recording.events if event.kind == "rank"), None)
@@ -317,8 +318,8 @@ class _Walk:
 
     def _loader(self, number: Any) -> str | None:
         """Return the name of a loader. Some programs create a new loader for each epoch. Therefore, loaders with the
-        same settings have the same name, and so have pipelines of tf.data with the same stages. Return None for
-        iterators that TensorFlow creates for itself.
+        same settings have the same name. Pipelines of tf.data with the same stages also have the same name. Return None
+        for iterators that TensorFlow creates for itself.
         """
         if not isinstance(number, list):
             return self._names.get(number, str(number))

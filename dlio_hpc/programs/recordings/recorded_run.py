@@ -125,8 +125,8 @@ def _summarize(program: int, folder: Path) -> NoReturn:
 
 
 def _close_inherited() -> None:
-    """Close all files except the first three. Processes that wait for these files to close, or for a lock, then wait
-    only for the program.
+    """Close all files except the first three. Other processes may wait until these files are closed, or until a lock is
+    free. They then wait only for the program, not for this process.
     """
     for number in map(int, os.listdir("/proc/self/fd")):
         if number > 2:

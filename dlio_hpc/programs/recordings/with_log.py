@@ -65,9 +65,9 @@ def _share_of_files(recording: Character, log: Character) -> float:
 
 
 def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the value with the higher confidence for each key, or the recorded value if both are equal. If both have
-    low confidence in the shape of a sample, the value of the log is used, because the log at least shows the arrays
-    that are read.
+    """Return the value with the higher confidence for each key. If both have the same confidence, return the recorded
+    value. If both have low confidence in the shape of a sample, the value of the log is used, because the log at least
+    shows the arrays that are read.
     """
     is_unsure = _least(recorded) <= sureness("low")
     is_geometry_logged = _least(logged) >= _least(recorded) if is_unsure else _least(logged) > _least(recorded)

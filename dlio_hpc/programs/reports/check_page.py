@@ -79,7 +79,9 @@ class Checked(NamedTuple):
 
 
 def not_derived(character: Character, untraced_bytes: int) -> NotDerived:
-    """Return what is not derived from the log. untraced_bytes: bytes that the log counts but does not trace."""
+    """Return the parts of the program's I/O that are not derived from the log. untraced_bytes: bytes that the log
+    counts but does not trace.
+    """
     keys = {key: made.value for key, made in character.derived.keys.items() if made.confidence == "unknown"}
     return NotDerived(keys, workload_yaml.left_out(character.derived.roles), untraced_bytes, character.notes)
 
@@ -138,7 +140,7 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
         why = "" if "bytes of a step" in known else "; without the bytes of a step, data are not compared"
         return Banner(state, f"too few values of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
     percent = f"{100 * (1 - verdict.tolerance):.3g} %"
-    return Banner(state, f"{', '.join(known)} are those of the recorded program within {percent}.")
+    return Banner(state, f"{', '.join(known)} agree with the recorded program within {percent}.")
 
 
 def _step_figure(factor: StepFactor) -> str:

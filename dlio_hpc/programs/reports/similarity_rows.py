@@ -187,7 +187,9 @@ def short(profile: Profile) -> str:
 
 
 def names(profiles: Sequence[Profile]) -> list[str]:
-    """Return the short names of the profiles if all of them differ, otherwise their titles."""
+    """Return the short names of the profiles if all short names differ. Otherwise, return the titles of the
+    profiles.
+    """
     labels = [short(profile) for profile in profiles]
     return labels if len(set(labels)) == len(labels) else [profile.title for profile in profiles]
 

@@ -236,9 +236,9 @@ def _of_counters(operations: list[Operation]) -> dict[str, Any]:
 
 def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
     """Return the fields of a profile that follow from a histogram of request sizes. The lower edge of a bin stands for
-    all sizes in the bin, because powers of two, which are the usual sizes, are lower edges. requests: total number of
-    requests. The histogram counts fewer if some requests returned no bytes or were made by libraries; the smallest size
-    and the median are then unknown.
+    all sizes in the bin, because the usual sizes are powers of two, and these are lower edges. requests: total number
+    of requests. Some requests may be missing from the histogram, because they returned no bytes or were made by
+    libraries. The smallest size and the median are then unknown.
     """
     begin, counts = histogram.edges[:-1], histogram.reads
     some = np.flatnonzero(counts)

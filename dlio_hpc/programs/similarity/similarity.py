@@ -187,8 +187,8 @@ def as_seen(made: Matrix) -> Matrix:
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
-    """Compute the scores of pairs of the shipped profiles, which other scores are compared with. left_out: factors that
-    are not used, because they are unknown for the compared programs.
+    """Compute the scores of pairs of the shipped profiles. Other scores are compared with these scores. left_out:
+    factors that are not used, because they are unknown for the compared programs.
     """
     without = set(left_out)
     large, small = (list(map(io_profile.of_reference, reference_profile.load(name))) for name in (_PUBLISHED, _SMALLER))
