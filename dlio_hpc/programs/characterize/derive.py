@@ -298,8 +298,8 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
 
 
 def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """If each file holds several arrays, and the log shows the sizes of the arrays, return `dataset.arrays` and the
-    keys that depend on it. Otherwise return an empty dict. The arrays of a file are assumed to belong to one sample.
+    """Return `dataset.arrays` and the keys that depend on it, if each file holds several arrays, and if the log shows
+    the sizes of the arrays. Otherwise, return an empty dict. The arrays of a file are assumed to belong to one sample.
     """
     assert subject.reads is not None
     if "dataset.sample.stdev" in keys or "dataset.chunk" in keys or subject.kind.index_reads:
@@ -497,7 +497,7 @@ def _in_lines(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
 
 
 def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: bool) -> dict[str, DerivedValue]:
-    """If a rank opens a file in fewer epochs than it reads the file, return the key `reader.keep_open`. Otherwise,
+    """Return the key `reader.keep_open` if a rank opens a file in fewer epochs than it reads the file. Otherwise,
     return an empty dict.
     """
     epochs = keys["train.epochs"].value
@@ -511,8 +511,8 @@ def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: boo
 
 
 def _reopen(subject: _Subject, keys: dict[str, DerivedValue], core: Reads, in_streams: bool) -> dict[str, DerivedValue]:
-    """If files of several samples are opened again for each sample, return the key `reader.reopen`. Otherwise, return
-    an empty dict. core: the reads of samples.
+    """Return the key `reader.reopen` if files of several samples are opened again for each sample. Otherwise, return an
+    empty dict. core: the reads of samples.
     """
     if in_streams or subject.kind.loads_files or subject.kind.streams or keys["dataset.samples_per_file"].value < 2:
         return {}

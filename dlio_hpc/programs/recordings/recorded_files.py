@@ -201,7 +201,7 @@ def is_in(time: float, parts: Sequence[tuple[float, float]]) -> bool:
 
 
 def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> str:
-    """If no format of a workload is similar to a file, return a description of the file. Otherwise, return an empty
+    """Return a description of a file if no format of a workload is similar to the file. Otherwise, return an empty
     string.
     """
     if any(

@@ -149,7 +149,7 @@ def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, Deriv
 
 
 def reopened(keys: Mapping[str, DerivedValue], data: RecordedData, samples: int) -> dict[str, DerivedValue]:
-    """If files with several samples were opened again for each sample, return `reader.reopen`. Otherwise, return an
+    """Return `reader.reopen` if files with several samples were opened again for each sample. Otherwise, return an
     empty dict. samples: number of samples that all ranks used.
     """
     is_one_request = keys["reader.mode"].value == "posix" or keys["dataset.format"].value == "hdf5"

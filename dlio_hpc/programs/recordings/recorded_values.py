@@ -91,8 +91,8 @@ def _inconsistent(
 
 
 def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """If a pipeline repeats its files without an end, the end of a pass over the files is unknown. Return the keys that
-    are then less certain.
+    """Return the keys that are less certain if a pipeline repeats its files without an end. The end of a pass over the
+    files is then unknown.
     """
     if made.pipeline is None or made.pipeline.repeats is not None:
         return {}
@@ -101,8 +101,8 @@ def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[s
 
 
 def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """If other reads in the passes are left out, return the size of a sample with lower confidence. Otherwise, return
-    an empty dict.
+    """Return the size of a sample with lower confidence if other reads in the passes are left out. Otherwise, return an
+    empty dict.
     """
     other, name = data.other_reads, "dataset.sample.bytes"
     if other is None or name not in keys or other.bytes <= (1 - _IN_WHOLE) * other.bytes_of_data:
