@@ -68,8 +68,7 @@ class RunProgress(Struct, frozen=True):
     sync: float | None
     """Fraction of the step time in which ranks wait for other ranks; null if no step is done."""
     from_storage: float | None
-    """Bytes that came from storage, divided by the bytes of samples, in the epochs that have ended; null if it is not
-    known."""
+    """Bytes that came from storage, divided by bytes of samples, in the epochs that have ended; null if unknown."""
     newest: float
     """Time of the newest state, in seconds since 1970, by the clock of a node."""
 

@@ -31,7 +31,9 @@ def obstacle(prefix: str) -> str | None:
 
 
 def interpreter() -> str:
-    """Return the path of the interpreter to which the environments that this interpreter makes have links."""
+    """Return the path of the interpreter that an environment has a link to, if this interpreter makes the
+    environment.
+    """
     return os.path.abspath(getattr(sys, "_base_executable", sys.executable))
 
 

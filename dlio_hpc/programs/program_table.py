@@ -27,8 +27,8 @@ class ProgramRow(NamedTuple):
     read than written, it is the most frequent size of reads, otherwise of writes; without a trace, of both. Empty
     requests are ignored. trust: "part" if the counters are complete, but other data are not. faults: names of the
     faults. training: whether the reads look like reads of a training program; "unknown" unless the counters are
-    complete. why: reason why they do not. error: reason why the logs cannot be read. Values are None if they are
-    unknown.
+    complete. why: reason why the reads do not look like this. error: reason why the logs cannot be read. Values are
+    None if they are unknown.
     """
 
     logs: tuple[Path, ...]

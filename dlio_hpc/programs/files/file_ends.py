@@ -13,8 +13,8 @@ from dlio_hpc.programs.files.file_stats import FileStats, pair
 
 
 def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[list[FileStats], Requests | None]:
-    """Return the files with the sizes and times that the trace shows, and the requests without impossible bytes. Bytes
-    that a read is said to return from beyond the end of a file are impossible. The end of a file is known if the
+    """Return the files with the sizes and times that the trace shows, and the requests without impossible bytes. A read
+    beyond the end of a file returns no data, so its bytes in the log are impossible. The end of a file is known if the
     program wrote the whole file. Logs have such reads because libdarshan misses some closes of files, and then counts
     requests to other files and to pipes that use the same descriptor.
     """

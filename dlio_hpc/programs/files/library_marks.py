@@ -41,7 +41,7 @@ PHRASES = {
 
 
 class LibraryMarks(NamedTuple):
-    """For each mark, the share of the files that show it. PHRASES describes the marks. A request at the end of a file
+    """Share of the files that show a mark, for each mark. PHRASES describes the marks. A request at the end of a file
     returns no bytes. head: size in bytes of the first request to the files that have the mark `headed`.
     """
 

@@ -40,9 +40,9 @@ def of(files: Sequence[FileStats]) -> dict[str, FileStats]:
 
 def _by_names(files: Mapping[str, FileStats]) -> dict[str, str]:
     """Return the former path of files that were read but not written. A file has a former path if as many bytes were
-    written under a temporary name. In addition, the name of the file must be the temporary name without its suffix, or
-    the file must be the only one of this size that was read later. Example: TensorFlow writes
-    DIR/cache_0.data.tempstate4356 and reads DIR/cache.data.
+    written under a temporary name. In addition, the file must have the temporary name without its suffix, or must be
+    the only file of this size that was read later. Example: TensorFlow writes DIR/cache_0.data.tempstate4356 and reads
+    DIR/cache.data.
     """
     sources = {}
     read = [file for file in files.values() if file.bytes_read and not file.bytes_written]

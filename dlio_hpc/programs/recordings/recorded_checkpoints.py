@@ -56,8 +56,8 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
 
 
 def models(program: RecordedProgram) -> int:
-    """Return the number of saves of a model. A save is one of three events: a library saves a state, a file with the
-    name of a model is written, or a file is written that is written several times like a state.
+    """Return the number of saves of a model. Three kinds of saves are included: states that a library saved, writes of
+    files with the name of a model, and writes of files that look like states and are written several times.
     """
     states = _written_states(program)
     by_path = Counter(one.path for one in states)
