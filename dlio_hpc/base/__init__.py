@@ -1,3 +1,3 @@
-"""Modules that all parts use: errors and exit codes, units, YAML and JSON as structs, keys and their faults, redaction,
-log files, and commands of other programs.
+"""Modules that all parts use: errors and exit codes, units, conversion of YAML and JSON to structs, messages about
+invalid keys, redaction, log files, and calls of other programs.
 """

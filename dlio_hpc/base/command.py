@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 class Unanswered(InfrastructureError):
-    """A command gave no usable answer. The state that the command was asked for is therefore unknown."""
+    """A command gave no usable answer. The state that was asked for is therefore unknown."""
 
 
 class CommandMissing(Unanswered):

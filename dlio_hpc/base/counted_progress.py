@@ -1,4 +1,4 @@
-"""Progress of work on a known number of items, as lines."""
+"""Lines that report the progress of work on many items."""
 
 import time
 from collections.abc import Callable

@@ -41,7 +41,7 @@ class Incomplete(DlioError):
 
 
 class Unexpected(DlioError):
-    """A bug in dlio-hpc. The exit code is that of EX_SOFTWARE in sysexits(3)."""
+    """A bug in dlio-hpc. The exit code is EX_SOFTWARE of sysexits(3)."""
 
     exit_code = 70
 
@@ -74,9 +74,9 @@ _UNUSABLE_LIBRARY = re.compile(
 
 
 def classified(fault: Exception) -> DlioError:
-    """Return an exception as a DlioError. A DlioError is returned as it is. Exceptions of the system, MPI or a
-    framework, and those for libraries that cannot be loaded, become InfrastructureError. All other exceptions become
-    Unexpected.
+    """Return an exception as a DlioError. A DlioError is returned as it is. Exceptions of the system, of MPI or of a
+    framework become InfrastructureError. So do exceptions for libraries that cannot be loaded. All other exceptions
+    become Unexpected.
     """
     if isinstance(fault, DlioError):
         return fault
@@ -170,7 +170,9 @@ def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigErr
 
 
 def _remedy(fault: OSError, path: object) -> str:
-    """Return advice for an error of the system, or "" if there is none: the owner of a file without permission."""
+    """Return advice for an OSError: if permission is missing, the owner of the file. Return "" if there is no
+    advice.
+    """
     if fault.errno != errno.EACCES:
         return ""
     import pwd  # slow import, needed only for this fault
@@ -200,7 +202,7 @@ def shortened(message: str) -> str:
 @contextmanager
 def about(path: object, alias: object = None) -> Iterator[None]:
     """Correct the file name in OSErrors that are raised in the `with` block. If an error has no file name, it gets
-    `path`. If its file name is `alias` or below `alias`, `alias` is replaced by `path`.
+    `path`. If the file name is `alias`, or a path in `alias`, `alias` is replaced by `path`.
     """
     try:
         yield
@@ -239,8 +241,8 @@ def reported(fault: Exception, lead: str = "") -> DlioError:
 
 
 def nearest_name(name: str, names: Iterable[str], similar: float = 0.6) -> str | None:
-    """Return the name that is most similar to `name`, or None if none is similar. similar: least similarity, from 0 to
-    1.
+    """Return the name that is most similar to `name`, or None if none is similar. similar: minimum similarity, from 0
+    to 1.
     """
     import difflib  # slow import, needed only for wrong names
 

@@ -43,8 +43,8 @@ _BEGINNING = 4
 
 
 class KeyFault(NamedTuple):
-    """Fault of a value. steps: keys and indices that lead to the value. place: keys and indices for the message; an
-    unknown key is not included. reason: message without the place.
+    """An invalid value of a document. steps: keys and indices that lead to the value. place: keys and indices for the
+    message; an unknown key is not included. reason: message without the place.
     """
 
     steps: Steps
@@ -58,8 +58,8 @@ class KeyFault(NamedTuple):
 
 
 def explain(message: str, data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
-    """Return the fault that a msgspec.ValidationError describes. message: its text. data: the converted data. kind:
-    struct to which the data were converted with the function `hook`.
+    """Return the fault that a msgspec.ValidationError describes. message: text of the error. data: input of the
+    conversion that failed. kind, hook: struct and hook function of this conversion.
     """
     match = re.fullmatch(_FAULT, message)
     assert match is not None
@@ -120,7 +120,9 @@ def _of_other_unit(name: str, known: Sequence[str]) -> str | None:
 
 
 def keys_of(kind: Any, section: str = "") -> Iterator[str]:
-    """Yield the keys of a struct and of the structs nested in it, with their sections, such as reader.read_threads."""
+    """Yield the keys of a struct and of the structs nested in it. A key includes its sections, as in
+    reader.read_threads.
+    """
     for field in msgspec.structs.fields(kind):
         yield section + field.encode_name
         for part in _parts(field.type):
@@ -129,8 +131,8 @@ def keys_of(kind: Any, section: str = "") -> Iterator[str]:
 
 
 def wanted(kind: Any, example: str = "") -> str:
-    """Return a description of the values that a type accepts, such as: a whole number of at least 1, or null. example:
-    a value.
+    """Return a description of the values that a type accepts, such as "a whole number of at least 1, or null". example:
+    a valid value.
     """
     parts = [part for part in _parts(kind) if part is not type(None)]
     null = ["null"] if len(parts) < len(_parts(kind)) else []
@@ -142,7 +144,7 @@ def wanted(kind: Any, example: str = "") -> str:
 
 
 def _in_mapping(steps: list[str | int], data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
-    """Return the fault of a value in the mapping at `steps`. msgspec's messages omit the names of its keys."""
+    """Return the fault of a value in the mapping at `steps`. msgspec's messages do not name the keys of a mapping."""
     expected = _type_at(kind, steps)
     inner = next(typing.get_args(part)[1] for part in _parts(expected) if typing.get_origin(part) is dict)
     for key, value in _value_at(data, steps).items():

@@ -11,22 +11,24 @@ import msgspec
 
 
 class KeyText(NamedTuple):
-    """Text about a key. meaning: one or more sentences. example: YAML text; empty if the default is example enough."""
+    """Text about a key. meaning: one or more sentences. example: YAML text; empty if the default value serves as
+    example.
+    """
 
     meaning: str
     example: str
 
 
 def of(struct: Any) -> dict[str, KeyText]:
-    """Return the texts of the fields of a struct and of those that it inherits, by the name of the field. Fields
-    without a docstring are absent.
+    """Return the texts of the fields of a struct and of those that it inherits, by field name. Fields without a
+    docstring are left out.
     """
     owners = [owner for owner in struct.__mro__ if issubclass(owner, msgspec.Struct) and owner is not msgspec.Struct]
     return {name: _split(text) for owner in reversed(owners) for name, text in _docstrings(owner)}
 
 
 def of_fields(struct: Any) -> dict[str, KeyText]:
-    """Return the texts of the fields of a struct, as of() does. If a field has no docstring, its text is taken from the
+    """Return the texts of the fields of a struct, like of(). If a field has no docstring, its text is taken from the
     docstring of the class, after the name of the field and a colon: "low, high: interval of the ratio".
     """
     return _named(struct) | of(struct)

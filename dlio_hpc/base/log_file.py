@@ -28,7 +28,7 @@ class CommandLog:
         self._secrets = set(secrets)
 
     def append(self, kind: Kind, text: str) -> None:
-        """Append a record, with a line for each line of the text. Raise OSError if it cannot be written."""
+        """Append a record. It has a line for each line of the text. Raise OSError if it cannot be written."""
         lead = f"{units.utc_now(fraction=True)} {os.getpid()} {kind}"
         lines = redaction.of_text(text, tuple(self._secrets)).splitlines() or [""]
         content = "".join(f"{lead} {line}".rstrip() + "\n" for line in lines).encode(errors="backslashreplace")
@@ -48,9 +48,9 @@ _open: list[CommandLog] = []
 
 @contextmanager
 def opened(path: str, command: Sequence[str], about: str, secrets: Collection[str] = ()) -> Iterator[None]:
-    """Keep a log during the `with` block. It begins with the command line. about: versions. secrets: values that are
-    left out, in addition to those of the environment. Raise ConfigError or InfrastructureError if the file cannot be
-    written.
+    """Keep a log during the `with` block. The log begins with the command line. about: text with the versions of the
+    software. secrets: values to leave out of the log; secrets in environment variables are always left out. Raise
+    ConfigError or InfrastructureError if the file cannot be written.
     """
     try:
         # Only the owner may read a new file, because command lines may contain private data.

@@ -19,10 +19,10 @@ def night_of(ended: str) -> date:
 
 
 def nights_of(ended: Sequence[str]) -> list[date]:
-    """Return the nights to which the times (UTC) of jobs belong. Nights last from noon to noon, as for night_of(). If
-    jobs end within two hours of noon, nights last from and to the middle of the longest part of the day in which no job
-    ends, if that part is six hours or longer. A job that runs every day at noon thus has one night a day. The date of a
-    night is the date of its longer part.
+    """Return the nights to which the times (UTC) of jobs belong. Nights last from noon to noon, as for night_of().
+    There is one exception: jobs end within two hours of noon, and there is a period of the day of at least six hours in
+    which no job ends. Nights then begin in the middle of the longest such period. A job that runs every day at noon
+    thus has one night a day. The date of a night is the date of its longer part.
     """
     local = [_local(timestamp(moment)) for moment in ended]
     begin = _begin_of_night([moment.hour + moment.minute / 60 for moment in local])

@@ -1,4 +1,4 @@
-"""Redaction of reports and logs: values of secrets and of accounts, and users in URLs."""
+"""Redaction of reports and logs: secrets, accounts, and user names and passwords in URLs are removed."""
 
 import os
 import re
@@ -41,8 +41,8 @@ def without_users(text: str) -> str:
 
 
 def of_text(text: str, secrets: Sequence[str] = ()) -> str:
-    """Return a text without three kinds of content: users in URLs, values that are assigned to names of secrets, and
-    other occurrences of these values.
+    """Return a text without users in URLs and without secrets. A secret is a value that is assigned to the name of a
+    secret. Other occurrences of this value are removed, too.
     """
     text = _MAPPED.sub(rf"\1\2{HIDDEN}", _ASSIGNED.sub(rf"\1={HIDDEN}", without_users(text)))
     text = _ACCOUNT.sub(rf"\1{HIDDEN}", text)

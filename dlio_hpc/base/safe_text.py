@@ -33,7 +33,7 @@ _IN_ASCII = str.maketrans(
 
 
 def in_ascii(text: str) -> str:
-    """Return the text with ASCII characters in place of those that an ASCII terminal cannot show. Unknown ones become
-    escapes with their number.
+    """Return the text with ASCII characters in place of those that an ASCII terminal cannot show. Characters without an
+    ASCII equivalent become escapes with their number.
     """
     return text if text.isascii() else text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode()

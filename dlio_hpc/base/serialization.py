@@ -104,7 +104,7 @@ def _several(steps: Steps, overrides: Sequence[str]) -> str:
 
 def _place(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:
     """Return the override that sets the value at `steps`. If there is none, return the file with the line of the key,
-    and the overrides of keys below it.
+    and the overrides of keys that are nested in this key.
     """
     key = ".".join(map(str, steps))
     given = {text.partition("=")[0].strip(): of_override(section + text) for text in overrides}
@@ -178,7 +178,8 @@ def _mistake(fault: Exception, text: str) -> str:
 
 def _check_size(text: str, source: str) -> None:
     """Raise ConfigError if the YAML text is nested too deeply, or if its aliases repeat too many values. The C parser
-    would overflow its stack, which cannot be caught. Aliases of aliases make some hundred bytes millions of values.
+    would overflow its stack, which cannot be caught. Nested aliases can expand a few hundred bytes to millions of
+    values.
     """
     import yaml
 
@@ -374,8 +375,8 @@ def kind_at(kind: Any, path: list[Any]) -> Any:
 
 
 def refuse(*rules: tuple[bool, str]) -> None:
-    """Check rules, each of which is a condition and a message. Raise ValueError with the message of the first rule
-    whose condition is true.
+    """Check rules. A rule is a condition and a message. Raise ValueError with the message of the first rule whose
+    condition is true.
     """
     for is_refused, message in rules:
         if is_refused:

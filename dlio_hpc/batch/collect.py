@@ -113,9 +113,9 @@ def _aside(target: Path) -> Path:
 
 
 def _ran_again(target: Path, directory: Path) -> bool:
-    """Return whether the job ran again after it was archived. This is so under three conditions: the job directory has
-    an earlier attempt that is not in the archive, it has the archived plan, and it has every archived result. A folder
-    of another job with the same name therefore never replaces an archive.
+    """Return whether the job ran again after it was archived. The job directory then meets three conditions: it has an
+    earlier attempt that is not in the archive, it has the archived plan, and it has every archived result. A folder of
+    another job with the same name therefore never replaces an archive.
     """
     archived, current = archive.listed(target), archive.digests(directory)
     attempts = {PurePosixPath(name).parts[:2] for name in archived}

@@ -1,8 +1,8 @@
 """The command that starts a program in the container image of a site (key container of a site profile).
 
 The launcher starts the container engine once for each rank. Environment variables for the ranks are set by env(1) in
-the container, so that the engine itself does not preload the libraries of the ranks, and all engines set the variables
-in the same way.
+the container, for two reasons: the engine itself must not preload the libraries of the ranks, and all engines then set
+the variables in the same way.
 """
 
 import os
@@ -61,14 +61,16 @@ _SHARED = ("--network=host", "--uts=host", "--pid=host", "--ipc=host")
 
 def command(plan: Plan, assignments: Iterable[str]) -> list[str]:
     """Return the command that starts a program in the container, without the program; an empty list if the site has no
-    container. The job script holds its larger part in the array `container`. assignments: variables of the ranks, as
-    NAME=VALUE.
+    container. The job script holds the larger part of the command in the array `container`. assignments: variables of
+    the ranks, as NAME=VALUE.
     """
     return [] if plan.site.container is None else [Shell('"${container[@]}"'), *assignments]
 
 
 def array(plan: Plan, image: Container) -> list[str]:
-    """Return the value of the array `container` of the job script: the command up to the variables of the ranks."""
+    """Return the value of the array `container` of the job script: the first part of the command that starts a program
+    in the container. The variables of the ranks and the program follow it.
+    """
     binds = [parse_bind(text) for text in image.binds] + automatic(plan)
     bound = [Shell('"${darshan_bind[@]}"')] if library(plan) else []
     path = [_LIBRARY_PATH[image.engine]] if image.mpi == "site" else []
@@ -89,8 +91,8 @@ def check(plan: Plan) -> list[str]:
 
 
 def test(image: Container, version: str, *job: str) -> list[str]:
-    """Return the command that tests the image from within. version: version of dlio-hpc that the image must have. job:
-    paths of the plan that it must be able to read, and of the file to which an error is written.
+    """Return the command that tests the image from inside the container. version: version of dlio-hpc that the image
+    must have. job: paths of the plan that it must be able to read, and of the file to which an error is written.
     """
     return [image.python, "-c", CHECK, version, image.image, *job]
 
@@ -109,8 +111,8 @@ def bind_option(image: Container, bind: Bind) -> str:
 
 
 def library(plan: Plan) -> Bind | None:
-    """Return the bind of the site's libdarshan; None if no run uses it, or if the profile binds its path. The job
-    script leaves it out on nodes without the library, where runs have no Darshan log.
+    """Return the bind of the site's libdarshan. Return None if no run uses libdarshan, or if the profile binds its
+    path. On nodes without the library, the job script leaves the bind out, and runs have no Darshan log.
     """
     image, path = plan.site.container, plan.site.darshan
     if image is None or path is None or not any(run.darshan for run in plan.runs):
@@ -122,8 +124,8 @@ def library(plan: Plan) -> Bind | None:
 def _start(
     image: Container, directory: str, binds: Iterable[Bind], more: Iterable[str], exported: Iterable[str]
 ) -> list[str]:
-    """Return the engine's command up to the image. directory: working directory in the container. more: arguments
-    that bind more. exported: names of variables that the profile sets in the job script.
+    """Return the engine's command up to the image. directory: working directory in the container. more: arguments for
+    further binds. exported: names of variables that the profile sets in the job script.
     """
     bound = [bind_option(image, bind) for bind in binds]
     if image.engine == "podman-hpc":
@@ -147,9 +149,9 @@ def require_engine(site: Site) -> None:
 
 
 def automatic(plan: Plan) -> list[Bind]:
-    """Return the binds that dlio-hpc adds to those of the profile: the directory of the job, the directories of its
-    datasets, checkpoints and indexes, and the libraries that ranks preload. A path that the profile binds under its own
-    name is left out. Raise ConfigError if a path cannot be bound.
+    """Return the binds that dlio-hpc adds to the binds of the profile: the directory of the job, the directories of its
+    datasets, checkpoints and indexes, and the libraries that ranks preload. A path that the profile binds to the same
+    path in the container is left out. Raise ConfigError if a path cannot be bound.
     """
     image = plan.site.container
     assert image is not None

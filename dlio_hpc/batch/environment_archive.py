@@ -62,8 +62,8 @@ def _sources(python: str) -> dict[str, Path]:
 
 
 def _fingerprint(sources: dict[str, Path]) -> str:
-    """Return 16 hexadecimal digits that change if a file changes its size or time. Byte code does not count, because
-    Python writes it at any time.
+    """Return 16 hexadecimal digits that change if a file changes its size or time. Byte code is ignored, because Python
+    may write it at any time.
     """
     digest = hashlib.sha256()
     for name, root in sources.items():

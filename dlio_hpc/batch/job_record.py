@@ -21,9 +21,9 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state of a job, and the time (UTC) at which it was first observed. The end of a job whose script wrote
-    exit_status has the time of that file instead. text: newest name of the state in the batch system, such as the
-    reason why a job waits. suspended: whether the job stood still. text_since: time (UTC) at which `text` was first
+    """A state of a job, and the time (UTC) at which it was first observed. If the script of the job wrote exit_status,
+    the end of the job has the time of this file instead. text: newest name of the state in the batch system, such as
+    the reason why a job waits. suspended: whether the job stood still. text_since: time (UTC) at which `text` was first
     observed; empty if it was observed together with the state.
     """
 
@@ -103,8 +103,8 @@ def planned(plan: Plan, command: str, after: tuple[str, ...], cluster: str = "")
 def with_state(job: Job, state: State, text: str = "", suspended: bool = False, began: str | None = None) -> Job:
     """Return the job with `state` appended to its states. If `state` is already its newest state, only the text of this
     state is replaced. text: name of the state in the batch system. suspended: whether the job stands still. began: time
-    (UTC) at which the state began; None for the current time. A time before that of the newest state, or in the future,
-    is that of another clock, and is not taken.
+    (UTC) at which the state began; None for the current time. A time in the future, or before the newest state, comes
+    from another clock and is ignored.
     """
     newest = job.states[-1]
     if (newest.state, newest.suspended) != (state, suspended):

@@ -93,7 +93,9 @@ def _answered(directory: Path) -> JobSnapshot:
 
 
 def delete_stuck(look: JobSnapshot) -> None:
-    """Delete a failed job that the batch system would keep forever, so that jobs that wait for its end can start."""
+    """Delete a failed job that the batch system would keep forever. Jobs that wait for the end of this job can then
+    start.
+    """
     if look.stuck:
         SCHEDULERS[look.job.scheduler].cancel(reference(look.directory, look.job))
 
@@ -106,9 +108,9 @@ def settle(directory: Path) -> Job:
 
 
 def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[JobSnapshot]:
-    """Determine the states of jobs and return all of them. Record new states in job.json. Query each batch system (of
-    Slurm, each cluster) once, for all jobs whose state does not follow from their files. ask: False to use the files
-    only. Raise ConfigError if a directory is not a job directory.
+    """Determine the states of jobs and return all of them. Record new states in job.json. Query each batch system once,
+    and in Slurm each cluster once, for all jobs with a state that does not follow from the job's files. ask: False to
+    use the files only. Raise ConfigError if a directory is not a job directory.
     """
     jobs = {directory: load(directory) for directory in directories}
     answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
@@ -126,9 +128,9 @@ def is_handed_over(directory: Path, job: Job) -> bool:
 
 
 class _Answer(NamedTuple):
-    """The batch system's answer about a job. known: the job with its batch id; None if it is unknown. sight: state of
-    the job; None if the batch system does not know the job or did not answer. fault: error that prevented an answer;
-    None if the batch system answered.
+    """The batch system's answer about a job. known: the job with its batch id; None if the batch id is unknown. sight:
+    state of the job; None if the batch system does not know the job or did not answer. fault: error that prevented an
+    answer; None if the batch system answered.
     """
 
     known: JobRef | None
@@ -137,8 +139,8 @@ class _Answer(NamedTuple):
 
 
 def _must_ask(directory: Path, job: Job) -> bool:
-    """Return whether the batch system must be queried. This is so if the state of the job does not follow from its
-    files.
+    """Return whether the batch system must be queried, because the state of the job does not follow from the files of
+    the job.
     """
     if is_handed_over(directory, job):
         return False
@@ -299,7 +301,7 @@ def _guess(directory: Path, job: Job, status: int) -> JobStatus:
 
 def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
     """Return the state that the batch system reports for a failed job, such as `node_fail`. If the batch system reports
-    no state that is more specific than `guess`, return `guess`. If it no longer knows the job, its last messages count.
+    no state that is more specific than `guess`, return `guess`. If it no longer knows the job, use its last messages.
     Return None if the batch system has not answered yet or is still cleaning up; the state is then determined later.
     """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
@@ -313,8 +315,8 @@ def _failure_state(directory: Path, answer: _Answer | None, guess: JobStatus) ->
 
 def _last_words(directory: Path) -> JobStatus | None:
     """Return the state that the batch system's messages in job.err and job.out report, with the message. Return None if
-    there are none. Slurm's job states do not show that a single rank was killed because of its memory use: only the job
-    step of the ranks has then failed.
+    there are none. If a single rank was killed because of its memory use, Slurm's job states do not show this: only the
+    job step of the ranks has failed.
     """
     if exit_status(directory) in _SAYS_ALL:
         return None

@@ -121,8 +121,8 @@ def _image(plan: Plan) -> Image | None:
 
 
 class Stage(NamedTuple):
-    """Parts of the job script that stage the Python environment on the nodes. folder: its folder on each node, without
-    the number that the script appends. unpack, remove: commands that run once on each node.
+    """Parts of the job script that stage the Python environment on the nodes. folder: folder of the environment on each
+    node; the script appends a number to its name. unpack, remove: commands that run once on each node.
     """
 
     folder: Shell

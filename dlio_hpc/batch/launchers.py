@@ -193,7 +193,7 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
 
 def variables(environment: dict[str, str], preload: tuple[str, ...], inherits: bool = True) -> Variables:
     """Return the variables for the ranks, with values quoted for the shell. LD_PRELOAD consists of the libraries in
-    `preload`, followed, if `inherits` is True, by those that are in LD_PRELOAD when the job runs.
+    `preload`. If `inherits` is True, the libraries that are in LD_PRELOAD when the job runs follow.
     """
     assigned = {name: quote(value) for name, value in environment.items()}
     if preload:

@@ -25,8 +25,8 @@ _SOONEST_S = 2.0
 
 
 class Slowest(NamedTuple):
-    """The rank that the others wait for. share: mean share of the steps in which the other ranks wait for it. For a run
-    that generates a dataset, share of its files that the rank has written.
+    """The rank that the others wait for. share: fraction of the step time of the other ranks in which they wait for
+    this rank. For a run that generates a dataset: fraction of its own files that this rank has written.
     """
 
     rank: int
@@ -40,7 +40,7 @@ class RunProgress(Struct, frozen=True):
     name: str
     """Name of the run, such as 01-measure."""
     number: int
-    """Place of the run in the plan, from 1; 0: the plan cannot be read."""
+    """Place of the run in the plan, counted from 1; 0 if the plan cannot be read."""
     runs: int
     """Number of runs of the job."""
     ranks: int
@@ -54,23 +54,23 @@ class RunProgress(Struct, frozen=True):
     unit: str
     """Unit of `done` and `total`: steps or files."""
     epoch: int
-    """Number of the epoch, from 1; 0: the run has no epochs."""
+    """Number of the current epoch, counted from 1; 0 if the run has no epochs."""
     epochs: int
-    """Number of epochs; 0: the run has none."""
+    """Number of epochs of the run; 0 if it has none."""
     elapsed_s: float
     """Seconds since the first step, or since the first file."""
     bytes: int
     """Bytes of samples that all ranks have read, or bytes of files that they have written."""
     wait: float | None
-    """Part of the steps in which ranks wait for samples; null: no step is done."""
+    """Fraction of the step time in which ranks wait for samples; null if no step is done."""
     compute: float | None
-    """Part of the steps in which ranks compute."""
+    """Fraction of the step time in which ranks compute; null if no step is done."""
     sync: float | None
-    """Part of the steps in which ranks wait for other ranks."""
+    """Fraction of the step time in which ranks wait for other ranks; null if no step is done."""
     from_storage: float | None
-    """Bytes that came from storage, divided by the bytes of samples, in the epochs that have ended; null: not known."""
+    """Bytes that came from storage, divided by bytes of samples, in the epochs that have ended; null if unknown."""
     newest: float
-    """Time of the newest state, seconds since 1970 of a node's clock."""
+    """Time of the newest state, in seconds since 1970, by the clock of a node."""
 
 
 class LiveRun(RunProgress, frozen=True):
@@ -85,7 +85,7 @@ class LiveRun(RunProgress, frozen=True):
 
     @property
     def left_s(self) -> float | None:
-        """Estimated seconds until the end of the run, at the mean speed so far; None if the run has just begun."""
+        """Estimated seconds until the end of the run, from the mean speed so far; None if the run has just begun."""
         if not self.done or self.elapsed_s < _SOONEST_S:
             return None
         return self.elapsed_s * (self.total - self.done) / self.done
@@ -101,7 +101,7 @@ def of(job: Path) -> LiveRun | None:
 
 
 def _number(name: str) -> int:
-    """Return the number with which the name of a run begins; -1 for a folder that is no run."""
+    """Return the number with which the name of a run begins; -1 for a folder that does not belong to a run."""
     return int(name.partition("-")[0]) if name.partition("-")[0].isdecimal() else -1
 
 

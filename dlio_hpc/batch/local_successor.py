@@ -1,6 +1,6 @@
 """Program that runs a local job later. `python local_successor.py [--begin=SECONDS] [ID]... -- COMMAND...` waits until
-this time, in seconds since 1970, and until the jobs with these batch ids have ended. It then replaces itself with
-COMMAND (exec).
+the time SECONDS (since 1970) has come, and until the jobs with the batch ids ID have ended. The program then replaces
+itself with COMMAND (exec).
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Checks that run on the login node before submission, so that a job does not wait in the queue only to fail. Each
+"""Checks that run on the login node before submission, so that faults are found before the job waits in the queue. Each
 check yields findings. A finding is printed on one line.
 """
 
@@ -414,7 +414,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         if last.is_final and last.fault is not None:
             raise last.fault
         text = f"the job was still {record.state} after {patience_s:.0f} s and was cancelled: {directory}"
-        yield PreflightFinding("note", "launch", text, untried="launch of ranks, for the job did not start in time")
+        yield PreflightFinding("note", "launch", text, untried="launch of ranks, because the job did not start in time")
         return
     if record.state != "completed":
         raise _failure(smallest, record)

@@ -192,8 +192,8 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _unused(plan: Plan) -> list[str]:
-    """Return notes on environment variables of this shell that have no effect: those that resemble options, and those
-    of a job around the shell.
+    """Return notes on environment variables of this shell that have no effect: variables that resemble options, and
+    variables of a job around the shell.
     """
     if plan.site.scheduler == "local" and (note := local.surrounding_note(plan)) is not None:
         return [note]
@@ -311,9 +311,10 @@ def _check_packages(plans: Sequence[Plan]) -> None:
 
 
 def unwritable_folders(plans: Sequence[Plan], with_data: bool = True) -> list[str]:
-    """Return, for each folder in which files cannot be created, its option and the reason. The folders are those of
-    data, runs and archives. If a folder does not exist yet, its nearest existing parent is checked. Folders that jobs
-    only read are left out, because they may belong to another user. with_data: whether data folders are checked.
+    """Check whether files can be created in the folders of data, runs and archives. For each folder where this fails,
+    return the option that sets the folder, and the reason. If a folder does not exist yet, its nearest existing parent
+    is checked. Folders that jobs only read are left out, because they may belong to another user. with_data: whether
+    data folders are checked.
     """
     options = {os.path.dirname(plan.directory): "runs" for plan in plans} | {plan.archive: "archive" for plan in plans}
     if with_data:

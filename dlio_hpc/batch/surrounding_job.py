@@ -2,8 +2,9 @@
 
 Launchers and MPI libraries use such variables to detect in which job, and under which process manager, they start. The
 shell may be inside srun, in an interactive job, or may have inherited the variables. The mpiexec of a local job then
-starts its ranks through srun, reads a node list that does not exist, or its ranks call another server. A local job uses
-only this node. Its script therefore removes these variables before the lines of site.setup, which may set them again.
+starts its ranks through srun, reads a node list that does not exist, or its ranks contact another server. A local job
+uses only this node. The script of a local job therefore removes these variables. It does so before the lines of
+site.setup, which may set them again.
 """
 
 import os

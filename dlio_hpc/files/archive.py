@@ -73,10 +73,10 @@ class Manifest(Struct, frozen=True):
 
 def create(directory: Path, target: Path) -> list[str]:
     """Archive the job in `directory` as `target`, and write the manifest into the directory. Return notes on problems
-    outside the archive, such as a manifest that could not be written. If others may not read the plan, which may
-    contain secrets, they may not read the archive either.
+    outside the archive, such as a manifest that could not be written. The plan may contain secrets. If other users may
+    not read the plan, they may not read the archive either.
 
-    Raise ConfigError if a file of the job is a link: archives have no links, so that the file would be missing.
+    Raise ConfigError if a file of the job is a link. An archive has no links, so the file would be missing from it.
 
     Afterwards `target` is either complete and verified, or it does not exist. Raise Incomplete if files changed
     meanwhile, and InvalidRun if the written archive does not verify.
@@ -125,13 +125,13 @@ def listed(path: Path) -> dict[str, str]:
 
 
 def digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of the files of a job that an archive of `directory` has, by name."""
+    """Return the current SHA-256 of the files that an archive of the job in `directory` would contain, by name."""
     return _manifest(directory).digests
 
 
 def recorded(directory: Path) -> dict[str, str]:
     """Return the SHA-256 of the files of a job when it was archived, by name, from the manifest in its directory. The
-    result is empty if there is none. Raise InvalidRun if it cannot be read.
+    result is empty if the directory has no manifest. Raise InvalidRun if the manifest cannot be read.
     """
     path = directory / rundir.MANIFEST
     if not path.exists():
@@ -362,8 +362,8 @@ class _Held(NamedTuple):
     listing: bytes
 
     def members(self) -> Iterator[tuple[str, TarMember]]:
-        """Yield each member after the manifest, with its name relative to the job's folder. Raise InvalidRun for a
-        member that the manifest does not list, that occurs twice, or that is outside the job's folder.
+        """Yield each member after the manifest, with its name relative to the job's folder. Raise InvalidRun if a
+        member is not in the manifest, occurs twice, or is outside the job's folder.
         """
         left = dict.fromkeys(self.manifest.files)
         for member in self.iterator:

@@ -1,4 +1,4 @@
-"""Writing of a text file that other programs read at any time."""
+"""Writing of a text file that other programs may read at any time."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ from dlio_hpc.base.errors import InfrastructureError
 
 def write(path: Path, text: str, permissions: int = 0) -> None:
     """Write a file under another name and rename it, so that readers see the old file or the new one. permissions:
-    permissions that the file gets in addition to those that the umask leaves. Raise InfrastructureError if it cannot
-    be written.
+    permissions that the file gets in addition to the permissions that the umask leaves. Raise InfrastructureError if it
+    cannot be written.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -49,13 +49,13 @@ _UNKNOWN = Stack(frozenset({UNKNOWN_DEVICE}))
 
 
 def _is_off(disk: Path) -> bool:
-    """Return whether the counters of a disk, or of the disk that has this partition, are switched off."""
+    """Return whether the counters of a disk are switched off. A partition has the counters of its disk."""
     switches = (disk / "queue/iostats", disk.parent / "queue/iostats")
     return any(switch.is_file() and switch.read_text(encoding="ascii").strip() == "0" for switch in switches)
 
 
 def below(file_system: FileSystem) -> Stack:
-    """Return the devices below a file system whose reads become block requests. Other file systems have none."""
+    """Return the block devices below a file system. A file system whose reads do not become block requests has none."""
     if file_system.kind in storage_proofs.MEMORY:
         return Stack(frozenset({MEMORY_DEVICE}))
     if file_system.kind not in storage_proofs.COUNTED:
@@ -72,9 +72,9 @@ def _joined(stacks: Iterable[Stack]) -> Stack:
 
 
 def _of_layer(layer: str) -> Stack:
-    """Return the devices below a layer of an overlay. They are unknown for a layer on a file system without block
-    requests, because the kernel does not count its reads, and for a relative path, because it belongs to another
-    process.
+    """Return the devices below a layer of an overlay. The devices are unknown in two cases. If the file system of a
+    layer makes no block requests, the kernel does not count its reads. If the path of a layer is relative, it belongs
+    to another process.
     """
     if not os.path.isabs(layer) or not os.path.isdir(layer):
         return _UNKNOWN
@@ -123,7 +123,7 @@ def _loop(loop: Path) -> Stack:
 
 
 def _is_another(path: Path, loop: str) -> bool:
-    """Return whether a path leads to a file other than that of a loop device. Only root can determine this."""
+    """Return whether a path leads to another file than the file of a loop device. Only root can determine this."""
     status = bytearray(_LOOP_STATUS.size)
     try:
         descriptor = os.open(_DEVICES / loop, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -86,7 +86,8 @@ def _layers(mount: "Mount") -> tuple[str, ...]:
 
 def unexpected(folder: Path, kind: str | None) -> str | None:
     """Return the reason why a folder is not on the kind of file system that the site expects (site.file_system). Return
-    None if it is, or if the site expects none. If a mount is missing, the folder is on the disk below the mount point.
+    None if the folder is on this kind, or if the site expects no kind. If the file system is not mounted, the folder is
+    on the disk below the mount point.
     """
     actual = of(folder)
     if kind is None or actual.kind == kind:
@@ -176,9 +177,9 @@ class Mount(NamedTuple):
 
 
 def _mount(path: Path) -> Mount:
-    """Return the mount of the file system of `path`. It is the longest mount point above the path with the device
-    number of the path, because others may be hidden. If none has this number, it is the longest one. If several file
-    systems are mounted there, the one that mountinfo lists last applies.
+    """Return the mount of the file system of `path`. Of the mount points above the path, the longest with the device
+    number of the path is used, because other mounts may be hidden. If no mount has this number, the longest mount point
+    is used. If several file systems are mounted there, the one that mountinfo lists last applies.
     """
     number = _device(path)
     above = [mount for mount in mounts() if path.is_relative_to(mount.point)]

@@ -24,7 +24,7 @@ _OPEN_FILE = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 class Sharing(NamedTuple):
     """Result of share(). changed: files and folders whose group or permissions were changed. others: files and folders
     that need a change but belong to another user, each with the command for this user. refused: a line for each link,
-    and for each file that may have a name outside the folder; they are not changed.
+    and for each file that may have a name outside the folder. Links and such files are not changed.
     """
 
     changed: tuple[Path, ...]
@@ -137,7 +137,7 @@ def _parts(folder: Path, top: int, refused: list[str]) -> Iterator[_Part]:
 
 
 def _files(folder: Path, above: int, refused: list[str]) -> Iterator[_Part]:
-    """Yield each file in an open folder, as _parts() does. above: descriptor of `folder`."""
+    """Yield each file in an open folder, like _parts(). above: descriptor of `folder`."""
     with about(folder):
         names = sorted(name for name in os.listdir(above) if not name.startswith(".") and name not in _FOLDERS)
     for name in names:

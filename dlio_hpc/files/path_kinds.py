@@ -1,4 +1,4 @@
-"""Kinds of files and folders that users give to the wrong verb, and the verb for each kind."""
+"""Kinds of files and folders that users give to the wrong command, and the right command for each kind."""
 
 import re
 from collections.abc import Callable
@@ -26,8 +26,8 @@ _DOCUMENTS = {
 
 
 class PathKind(NamedTuple):
-    """A kind of path. text: what it is, and what to do with it; its fields are those of _fields(). is_of: function that
-    returns whether a path is of this kind.
+    """A kind of path. text: description of the kind, with advice; the fields in braces are filled by _fields(). is_of:
+    function that returns whether a path is of this kind.
     """
 
     text: str
@@ -39,19 +39,19 @@ def _is_recording(path: Path) -> bool:
 
 
 def _recording_of(path: Path) -> Path | None:
-    """Return the recording that has a file or folder `path`; None if there is none."""
+    """Return the recording that contains the file or folder `path`; None if no recording contains it."""
     return next((folder for folder in path.parents[:_DEPTH] if _is_recording(folder)), None)
 
 
 def _jobs(path: Path) -> list[Path]:
-    """Return the directories of jobs in a folder, the newest last. Their names have the time."""
+    """Return the directories of jobs in a folder, sorted by the times in their names, the newest last."""
     files = path.glob(f"*/{rundir.JOB}") if path.is_dir() else ()
     return sorted((file.parent for file in files), key=lambda folder: _TIME.findall(folder.name))
 
 
 def _fields(path: Path) -> dict[str, object]:
-    """Return the values of the fields of a text: the path, the recording that it is part of, the newest job in it, the
-    program that starts it, and the kind of document.
+    """Return the values of the fields of a text about a path: the path, the recording that contains the path, the
+    newest job in the path, the program that starts the path, and the kind of document.
     """
     return {
         "path": path, "recording": _recording_of(path), "newest": next(reversed(_jobs(path)), None),
@@ -92,8 +92,8 @@ def described(path: Path) -> str | None:
 
 
 def refuse_other(path: Path, wanted: str) -> None:
-    """Raise ConfigError if the kind of a path is known, and is not the requested kind. wanted: words for the requested
-    kind.
+    """Raise ConfigError if the kind of a path is known, and is not the requested kind. wanted: description of the
+    requested kind, for the message.
     """
     text = described(path)
     if text is not None:

@@ -70,7 +70,7 @@ def layout_name(when: str, place: int) -> str:
 # Explanation of the names of runs, for the legend of a table.
 RUN_NAMES = (
     "Names of runs: a number in the order of execution, and what the run does (generate: writes the dataset; warmup: "
-    "is not counted; measure: is counted), with the number of the repeat."
+    "not part of the results; measure: part of the results), with the number of the repeat."
 )
 
 

@@ -83,8 +83,7 @@ def held(descriptor: int) -> Path:
 
 def created(folder: int, name: str) -> int:
     """Open the file `name` in an open folder for reading and writing, and create it if it does not exist. Return its
-    descriptor. Raise ConfigError if the name is that of a link, of a file with several links, or of anything except a
-    regular file.
+    descriptor. Raise ConfigError if `name` is a link, a file with several links, or not a regular file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -131,8 +130,8 @@ def content(path: Path, longest: int) -> bytes:
 
 def is_mine(folder: int) -> bool:
     """Return whether an open folder belongs to this user. A file system may show a user's files under another owner,
-    for example those of root under nobody. If the folder's owner differs from this user, a temporary file is therefore
-    created in the folder, and its owner is compared with that of the folder.
+    for example files of root under the owner nobody. If the folder's owner differs from this user, a temporary file is
+    therefore created in the folder, and its owner is compared with the owner of the folder.
     """
     owner = os.fstat(folder).st_uid
     if owner == os.geteuid():
@@ -183,7 +182,7 @@ def let_group_read(descriptor: int, folder: str | Path) -> None:
 def let_group_write(path: str | Path) -> None:
     """Give the group of a file or folder all permissions that its owner has, if the folder above is shared with this
     group and the file belongs to this user. A file with several links is left as it is, because it may have a name
-    elsewhere. Raise ConfigError if the path is that of a link, unless it leads through a descriptor (held()).
+    elsewhere. Raise ConfigError if the path is a link, unless the path leads through a descriptor (held()).
     """
     followed = 0 if os.path.dirname(path) == str(held(0).parent) else os.O_NOFOLLOW
     try:
@@ -219,7 +218,7 @@ def owner(folder: int) -> str:
 
 
 def make(path: str) -> None:
-    """Create a folder and its missing parents. Raise OSError if that fails, or if the path is that of a file.
+    """Create a folder and its missing parents. Raise OSError if that fails, or if the path is a file.
 
     os.makedirs(exist_ok=True) is not used, because it reports "File exists" for a folder whose state this user may not
     read.

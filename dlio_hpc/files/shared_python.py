@@ -1,9 +1,9 @@
 """Program that checks, before an environment for all users is made, whether other users can use the Python interpreter
 that it is made from: `python shared_python.py PREFIX`. It uses only the standard library.
 
-An environment of venv does not contain the interpreter and the standard library, but links to those from which it was
-made. If the interpreter is below a home that only its owner may enter, such as root's, all other users get "Permission
-denied".
+An environment of venv has no interpreter and no standard library of its own. It has links to the interpreter and the
+library from which it was made. If the interpreter is below a home that only its owner may enter, such as root's, all
+other users get "Permission denied".
 """
 
 import os
@@ -17,8 +17,9 @@ from pathlib import Path
 
 
 def obstacle(prefix: str) -> str | None:
-    """Return the reason why other users cannot use the interpreter that runs this program, or None if they can. Return
-    None also if they cannot enter `prefix`, because the installation is then only for its owner.
+    """Return the reason why other users cannot use the interpreter that runs this program. Return None if they can use
+    the interpreter. Return None also if they cannot enter the folder `prefix`, because the installation is then only
+    for its owner.
     """
     if any(_is_closed(folder) for folder in Path(os.path.abspath(prefix)).parents if folder.exists()):
         return None
@@ -30,7 +31,9 @@ def obstacle(prefix: str) -> str | None:
 
 
 def interpreter() -> str:
-    """Return the path of the interpreter that the environments of this interpreter lead to."""
+    """Return the path of the interpreter that an environment has a link to, if this interpreter makes the
+    environment.
+    """
     return os.path.abspath(getattr(sys, "_base_executable", sys.executable))
 
 
@@ -56,8 +59,8 @@ def _places(path: str) -> Iterator[Path]:
 
 
 def _is_closed(place: Path) -> bool:
-    """Return whether the owner keeps others from entering a folder or reading a file. A folder counts as open if it is
-    open to a group other than the owner's own, because such a group may contain the users of a site.
+    """Return whether the owner keeps others from entering a folder or reading a file. A folder is also regarded as open
+    if a group other than the owner's own may enter it, because such a group may contain the users of a site.
     """
     status = os.stat(place)
     needed = stat.S_IXOTH if stat.S_ISDIR(status.st_mode) else stat.S_IROTH

@@ -76,8 +76,8 @@ TABLE: dict[str, Proofs] = {
 
 
 class Voided(Struct, frozen=True):
-    """Evidence that a fact about a mounted file system invalidates. proofs: names of fields of Proofs. why: reason, for
-    reports.
+    """Evidence that a fact about a mounted file system invalidates. proofs: the invalid evidence, as names of fields of
+    Proofs. why: reason, for reports.
     """
 
     proofs: frozenset[str]
@@ -150,8 +150,8 @@ def of(kind: str, facts: Collection[str] = ()) -> Proofs:
 
 
 def why_not(kind: str, facts: Collection[str] = ()) -> str:
-    """Return the reason why neither O_DIRECT nor an empty page cache proves on such a file system that storage was
-    read. Return an empty string if the table has no reason.
+    """Return the reason why, on such a file system, neither O_DIRECT nor an empty page cache proves that bytes came
+    from storage. Return an empty string if the table has no reason.
     """
     rows = [row for row in map(_voided, facts) if row is not None and row.proofs & {"direct", "pages"}]
     return "; ".join(dict.fromkeys(row.why for row in rows)) or ("" if kind in TABLE else of(kind).source)

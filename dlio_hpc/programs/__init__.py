@@ -1,5 +1,5 @@
-"""Programs other than dlio-hpc: what their Darshan logs show, the workloads that emulate them, and how similar they
-are.
+"""Programs other than dlio-hpc: analysis of their Darshan logs, workloads that emulate them, and the similarity of
+their I/O.
 
-No other part imports this one. The command line loads it by name, and works without it.
+No other package of dlio-hpc imports this package. The command line loads it by name, and works without it.
 """

@@ -27,42 +27,42 @@ DISTRIBUTIONS: tuple[DistributionName, ...] = ("sizes", "volumes", "jumps")
 
 
 class ProgramRowDocument(Struct, frozen=True):
-    """A program and its logs. null: unknown."""
+    """A program and its logs. A field is null if its value is unknown."""
 
     logs: list[str]
-    """Paths of the logs."""
+    """Paths of the Darshan logs."""
     name: str
-    """Short name of the script."""
+    """Short name of the script that the program runs."""
     command: str
-    """Command line."""
+    """Command line of the program."""
     job: int | None
-    """Number of the job."""
+    """Number of the batch job in which the program ran."""
     processes: int | None
-    """Ranks of a program with MPI, otherwise number of logs."""
+    """Number of ranks of a program with MPI; number of logs of a program without MPI."""
     ranks: int | None
-    """Ranks after logs are merged; a forked process belongs to the rank of its parent."""
+    """Number of ranks after logs are merged; a forked process belongs to the rank of its parent."""
     seconds: float | None
-    """Duration."""
+    """Duration of the program in seconds."""
     bytes_read: int | None
-    """Bytes read."""
+    """Number of bytes read."""
     bytes_written: int | None
-    """Bytes written."""
+    """Number of bytes written."""
     read_MBps: float | None
-    """Bytes read, divided by the time with a read in flight; without a trace, by the mean time of a rank in reads."""
+    """Bytes read, divided by the time with a read in flight or, without a trace, by a rank's mean time in reads."""
     is_traced: bool
     """True if the logs have a trace of all requests."""
     usual_request: int | None
-    """Most frequent size of requests."""
+    """Most frequent size of requests in bytes."""
     trust: Trust
-    """Whether the logs can be trusted; part: the counters are complete, but other data are not."""
+    """Whether the logs can be trusted; "part" if the counters are complete, but other data are not."""
     faults: list[str]
-    """Names of the faults."""
+    """Names of the faults of the logs."""
     training: Training
-    """Whether the reads look like those of a training program."""
+    """Whether the reads look like reads of a training program."""
     why: str
-    """Reason why the reads do not look like those of a training program."""
+    """Reason why the reads do not look like reads of a training program."""
     error: str | None
-    """Reason why the logs cannot be read; null: they can be read."""
+    """Reason why the logs cannot be read; null if they can be read."""
 
 
 class DarshanSummaryDocument(Versioned, frozen=True):
@@ -87,36 +87,36 @@ class DarshanSummaryDocument(Versioned, frozen=True):
     training: int
     """Number of programs whose reads look like training."""
     rows: list[ProgramRowDocument]
-    """The programs."""
+    """The programs that wrote the logs."""
 
 
 class PaperScore(Struct, frozen=True):
     """Similarity by the measure of the DLIO paper."""
 
     cosine: float | None
-    """Cosine similarity; null: nothing can be compared."""
+    """Cosine similarity; null if no factor can be compared."""
     left_out: list[str]
-    """Factors that are unknown for a program."""
+    """Factors that are unknown for at least one of the programs."""
 
 
 class PatternScore(Struct, frozen=True):
     """Similarity of access patterns."""
 
     similarity: float | None
-    """Smaller value of a factor divided by the larger, as the mean over factors; null: nothing can be compared."""
+    """Mean over the factors of the smaller value divided by the larger; null if no factor can be compared."""
     cosine: float | None
-    """Cosine similarity over the same factors; null: nothing can be compared."""
+    """Cosine similarity over the same factors; null if no factor can be compared."""
     left_out: list[str]
-    """Factors that are unknown for a program."""
+    """Factors that are unknown for at least one of the programs."""
 
 
 class DistanceDocument(Struct, frozen=True):
     """Distance between two distributions of requests."""
 
     octaves: float
-    """Mean distance in octaves."""
+    """Mean distance between the distributions in octaves; an octave is a doubling of the size."""
     near: float
-    """Closeness: 1 for equal distributions, halved by each octave."""
+    """Closeness of the distributions: 1 if they are equal, halved by each octave of distance."""
     resolution: str
     """Resolution at which the distributions were compared."""
 
@@ -125,13 +125,13 @@ class ScoresDocument(Struct, frozen=True):
     """Similarity of two programs."""
 
     paper: PaperScore
-    """Measure of the DLIO paper."""
+    """Similarity by the measure of the DLIO paper."""
     pattern: PatternScore
-    """Pattern similarity."""
+    """Pattern similarity: the measure over factors that do not depend on machine and scale."""
     factors: tuple[Factor, ...]
     """Values of the factors for both programs."""
     distances: dict[DistributionName, DistanceDocument | None]
-    """Distances of distributions, by name; null: a program lacks it."""
+    """Distances between the distributions of both programs, by name; null if a program lacks the distribution."""
 
 
 class QuantilesDocument(Struct, frozen=True):
@@ -153,21 +153,21 @@ class ProfileDocument(Struct, frozen=True):
     """I/O profile of a program."""
 
     title: str
-    """Name for the user."""
+    """Name of the program for the user."""
     kind: ProfileKind
-    """Kind of data that the profile is made from."""
+    """Kind of the data from which the profile is made."""
     application: str
-    """Application that does this I/O; empty: unknown."""
+    """Application that does this I/O; empty if it is unknown."""
     source: str
-    """Data that the profile is made from."""
+    """Name of the data from which the profile is made."""
     ranks: int | None
-    """Number of ranks; null: unknown."""
+    """Number of ranks; null if it is unknown."""
     factors: dict[str, float | None]
-    """Values of the factors, by name; null: unknown."""
+    """Values of the factors, by name; null if a value is unknown."""
     octaves: dict[DistributionName, QuantilesDocument | None]
-    """Quantiles of sizes, volumes and jumps; null: unknown."""
+    """Quantiles of the distributions of request sizes, volumes and jumps; null if a distribution is unknown."""
     notes: list[str]
-    """Limitations of the profile."""
+    """Limitations of the data of the profile."""
 
 
 class ScoreRangeDocument(Struct, frozen=True):
@@ -180,36 +180,36 @@ class ScoreRangeDocument(Struct, frozen=True):
     most: float
     """Largest score."""
     pairs: int
-    """Number of pairs."""
+    """Number of pairs of programs."""
 
 
 class PublishedScores(Struct, frozen=True):
     """Scores of published pairs of programs by one measure."""
 
     same_application: ScoreRangeDocument
-    """Pairs of the same application."""
+    """Scores of pairs of the same application."""
     different: ScoreRangeDocument
-    """Pairs of different applications."""
+    """Scores of pairs of different applications."""
 
 
 class PublishedDocument(Struct, frozen=True):
     """Scores of published pairs of programs."""
 
     paper: PublishedScores
-    """Cosine by the measure of the DLIO paper."""
+    """Scores by the measure of the DLIO paper, a cosine similarity."""
     pattern: PublishedScores
-    """Pattern similarity."""
+    """Scores by pattern similarity."""
     pattern_cosine: PublishedScores
-    """Cosine over the factors of pattern similarity."""
+    """Scores by the cosine similarity over the factors of pattern similarity."""
 
 
 class PairScores(ScoresDocument, frozen=True):
-    """Similarity of two programs, with the programs and published scores."""
+    """Comparison of two programs: their profiles, their similarity, and published scores."""
 
     a: ProfileDocument
-    """First program."""
+    """I/O profile of the first program."""
     b: ProfileDocument
-    """Second program."""
+    """I/O profile of the second program."""
     published: PublishedDocument
     """Scores of published pairs, for comparison."""
 
@@ -225,21 +225,21 @@ class MatrixRowDocument(ProfileDocument, frozen=True):
     """A program that is compared with each column of a matrix."""
 
     scores: dict[str, float | None]
-    """Pattern similarity, by column; null: the same program, or nothing can be compared."""
+    """Pattern similarity to each column; null if it is the same program, or if no factor can be compared."""
     left_out: list[str]
-    """Factors that are not used in this row."""
+    """Factors that are not used in this row, because they are unknown for a program."""
     nearest: list[str]
-    """Nearest columns."""
+    """Columns with the highest pattern similarity to this row."""
     nearest_is_own: bool | None
-    """True if a column of the same application is among the nearest; null: there is none."""
+    """True if the nearest columns include the application of this row; null if no column has this application."""
     nearest_as_seen: list[str]
-    """Nearest columns by observed factors alone."""
+    """Nearest columns, if only observed factors are compared."""
     against: dict[str, ScoresDocument | None]
-    """Similarity, by column; null: the same program."""
+    """Similarity to the program of each column; null if it is the same program."""
 
 
 class MatrixDocument(Versioned, frozen=True):
-    """Comparison of any number of programs (`similarity --matrix`)."""
+    """Comparison of many programs (`similarity --matrix`)."""
 
     columns: list[ProfileDocument]
     """Programs of the columns."""
@@ -257,9 +257,9 @@ class RoleDocument(Struct, frozen=True):
     files: int
     """Number of files."""
     bytes_read: int
-    """Bytes read."""
+    """Number of bytes read."""
     bytes_written: int
-    """Bytes written."""
+    """Number of bytes written."""
     reads: int
     """Number of read requests."""
     writes: int
@@ -267,7 +267,7 @@ class RoleDocument(Struct, frozen=True):
     collective: int
     """Number of collective requests."""
     why: str
-    """Reason for the role."""
+    """Reason why the files have this role."""
     examples: list[str]
     """Paths of the busiest files."""
 
@@ -276,11 +276,11 @@ class EstimatedKey(Struct, frozen=True):
     """Value of a key of the workload."""
 
     value: Any
-    """The value."""
+    """Value of the key."""
     confidence: Confidence
-    """Confidence in the value; unknown: the value is a default."""
+    """Confidence in the value; "unknown" if the value is a default."""
     evidence: str
-    """Evidence for the value."""
+    """Evidence for the value, such as numbers of requests."""
 
 
 class NotDerivedDocument(Struct, frozen=True):
@@ -289,7 +289,7 @@ class NotDerivedDocument(Struct, frozen=True):
     keys: dict[str, Any]
     """Defaults of keys that the log does not show."""
     left_out: list[str]
-    """Lines on files that are left out."""
+    """Lines of text about files that are left out of the workload."""
     untraced_bytes: int
     """Bytes that the log counts but does not trace."""
     notes: list[str]
@@ -300,17 +300,17 @@ class EmulationCheckDocument(PairScores, frozen=True, kw_only=True):
     """Comparison of a run of the derived workload with the log (`characterize --check`)."""
 
     verdict: Outcome
-    """pass, fail, or incomplete if nothing can be compared."""
+    """Verdict: pass, fail, or incomplete if too few factors are compared."""
     exit_code: int
-    """Exit code of the verdict."""
+    """Exit code of the command for this verdict."""
     summary: str
     """The verdict in one sentence."""
     tolerance: float
     """Smallest pattern similarity that passes."""
     similarity: float | None
-    """Pattern similarity; null: nothing can be compared."""
+    """Pattern similarity of the log and the check run; null if no factor can be compared."""
     differing: tuple[Factor, ...]
-    """Factors that differ, the largest difference first."""
+    """Factors that differ between the log and the check run, the largest difference first."""
     not_compared: list[str]
     """Observed factors that are unknown for the log or the run."""
     not_derived: NotDerivedDocument
@@ -318,18 +318,18 @@ class EmulationCheckDocument(PairScores, frozen=True, kw_only=True):
 
 
 class StepCheckDocument(Struct, frozen=True):
-    """Comparison of the steps of a recorded program with those of a run of the derived workload."""
+    """Comparison of the steps of a recorded program with the steps of a run of the derived workload."""
 
     verdict: Outcome
-    """pass, fail, or incomplete if too few figures are known."""
+    """Verdict: pass, fail, or incomplete if too few values of a step are known."""
     exit_code: int
-    """Exit code of the verdict."""
+    """Exit code of the command for this verdict."""
     summary: str
     """The verdict in one sentence."""
     tolerance: float
-    """Smallest ratio of the smaller to the larger value that passes."""
+    """Tolerance: the smaller value, divided by the larger value, must be at least this ratio."""
     factors: tuple[StepFactor, ...]
-    """Figures of a step."""
+    """Values of a step of the program and of the check run."""
     not_derived: NotDerivedDocument
     """Parts of the program's I/O that the workload does not take from the recording."""
 
@@ -338,9 +338,9 @@ class CharacterizeDocument(Versioned, frozen=True):
     """Workload that was derived from Darshan logs."""
 
     logs: list[str]
-    """Paths of the logs."""
+    """Paths of the Darshan logs."""
     job: LogJob
-    """Job in which the logs were recorded."""
+    """Batch job in which the logs were recorded."""
     traced: bool
     """True if the trace was used in addition to counters."""
     notes: list[str]
@@ -354,11 +354,11 @@ class CharacterizeDocument(Versioned, frozen=True):
     auxiliary_files: list[dict[str, Any]]
     """Entries of dataset.auxiliary_files, each with its evidence."""
     yaml: str | None
-    """Text of the workload; null: none was derived."""
+    """YAML text of the workload; null if no workload was derived."""
     check: EmulationCheckDocument | None
-    """Comparison of requests with those of a check run; null: without --check, or without a log."""
+    """Comparison of the log's requests with requests of a check run; null without --check, or without a log."""
     step_check: StepCheckDocument | None
-    """Comparison of steps with those of a check run; null: without --check, or without recorded steps."""
+    """Comparison of recorded steps with steps of a check run; null without --check, or without recorded steps."""
 
 
 def of_programs(rows: Sequence[ProgramRow], copies: int) -> DarshanSummaryDocument:

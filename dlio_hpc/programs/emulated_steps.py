@@ -40,7 +40,7 @@ def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool) ->
 
 def _epoch(result: Result, workload: Workload, ranks: int) -> tuple[int, int]:
     """Return the steps of a rank and the samples of all ranks in an epoch. If the run was smaller than the workload,
-    the numbers are those of the whole workload.
+    return the numbers of the whole workload.
     """
     is_whole = (result.ranks, result.dataset.files) == (ranks, workload.dataset.files)
     if is_whole and result.epochs:
@@ -49,8 +49,8 @@ def _epoch(result: Result, workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def _of_sample(summary: Summary, workload: Workload) -> float | None:
-    """Return the bytes that the steps of the run read per sample. The result is 0 if the dataset was read into memory
-    before the steps.
+    """Return the number of bytes that the steps of the run read for a sample. The result is 0 if the dataset was read
+    into memory before the steps.
     """
     if workload.reader.load == "memory":
         return 0.0
@@ -60,8 +60,8 @@ def _of_sample(summary: Summary, workload: Workload) -> float | None:
 
 
 def _times(timeline: bytes) -> tuple[float | None, float | None]:
-    """Return the mean computation time of a step, and its mean wait. The first step of each epoch is left out of the
-    wait.
+    """Return the mean computation time and the mean wait of a step. The mean wait does not include the first step of
+    each epoch.
     """
     with timeline_reader.opened(timeline) as recorded:
         steps = timeline_reader.steps(recorded)

@@ -14,9 +14,8 @@ _ROUNDING = 1e-9
 class CheckVerdict(Struct, frozen=True):
     """Verdict on a check run. outcome: pass, fail or incomplete. It is incomplete if fewer than two factors are known
     for both the log and the run, and none of them differs. similarity: pattern similarity; None if no factor is known
-    for both. tolerance: smallest pattern similarity that passes. differing: factors that differ by more than the
-    tolerance allows on average, the largest difference first. not_compared: observed factors that are unknown for the
-    log or the run.
+    for both. tolerance: smallest pattern similarity that passes. differing: factors with a difference above 1 -
+    tolerance, the largest difference first. not_compared: observed factors that are unknown for the log or the run.
     """
 
     outcome: Outcome

@@ -23,11 +23,12 @@ class ProgramRow(NamedTuple):
     """Summary of a program. logs: paths of its logs. name: short name of its script. processes: ranks of a program with
     MPI, otherwise the number of logs. ranks: number of ranks after logs are merged; a forked process belongs to the
     rank of its parent. read_MBps: bytes read, divided by the time during which reads were in flight; without a trace,
-    divided by the mean time of a rank in reads. usual_request: most frequent request size in bytes. It is that of reads
-    if more bytes are read than written, otherwise that of writes; without a trace, that of both. Empty requests are
-    ignored. trust: "part" if the counters are complete, but other data are not. faults: names of the faults. training:
-    whether the reads look like those of a training program; "unknown" unless the counters are complete. why: reason if
-    they do not. error: reason if the logs cannot be read. Values are None if they are unknown.
+    divided by the mean time of a rank in reads. usual_request: most frequent request size in bytes. If more bytes are
+    read than written, it is the most frequent size of reads, otherwise of writes; without a trace, of both. Empty
+    requests are ignored. trust: "part" if the counters are complete, but other data are not. faults: names of the
+    faults. training: whether the reads look like reads of a training program; "unknown" unless the counters are
+    complete. why: reason why the reads do not look like this. error: reason why the logs cannot be read. Values are
+    None if they are unknown.
     """
 
     logs: tuple[Path, ...]

@@ -21,8 +21,8 @@ _SLACK_IN_MEMORY = 16384
 class StepProfile(NamedTuple):
     """Steps of a training. steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step.
     compute_s: mean computation time of a step. wait_s: mean wait of a step, without the first step of each epoch.
-    Values are None if they are unknown. doubt: reason why the data of the steps may differ from those of the workload;
-    empty if there is none.
+    Values are None if they are unknown. doubt: reason why the data of the steps may differ from the data of the
+    workload; empty if there is none.
     """
 
     steps: float | None
@@ -33,20 +33,20 @@ class StepProfile(NamedTuple):
 
 
 class StepFactor(Struct, frozen=True):
-    """A figure of a step, of the program and of the check run."""
+    """A value of a step, for the program and for the check run."""
 
     name: StepFigure
     """steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step. compute_s, wait_s: seconds
     per step.
     """
     program: float | None
-    """Value of the recorded program; null: unknown."""
+    """Value of the recorded program; null if it is unknown."""
     run: float | None
-    """Value of the check run; null: unknown."""
+    """Value of the check run; null if it is unknown."""
     apart: float | None
-    """Difference, divided by the larger value; null: a value is unknown."""
+    """Difference of the two values, divided by the larger one; null if one of them is unknown."""
     is_judged: bool
-    """True if the verdict depends on the figure. The verdict does not depend on the wait, because storage and caches
+    """True if the verdict depends on this value. The verdict does not depend on the wait, because storage and caches
     determine it.
     """
 
@@ -55,15 +55,15 @@ class StepVerdict(Struct, frozen=True):
     """Verdict on the steps of a check run."""
 
     outcome: Outcome
-    """pass, fail or incomplete. incomplete: none of the judged figures differs, but the bytes or all other figures are
+    """pass, fail or incomplete. incomplete: none of the judged values differs, but the bytes or all other values are
     unknown, or the data of the program are in doubt.
     """
     tolerance: float
     """Smallest ratio of the smaller to the larger value that passes."""
     factors: tuple[StepFactor, ...]
-    """All figures."""
+    """All values of a step."""
     doubt: str = ""
-    """Reason why the data of the program's steps may differ from those of the workload; empty if there is none."""
+    """Reason why the data of the program's steps may differ from the data of the workload; empty if there is none."""
 
     @property
     def exit_code(self) -> int:

@@ -208,7 +208,7 @@ def test_the_size_of_samples_comes_from_the_files(tmp_path: Path, run: Run, trac
     assert known["dataset.samples_per_file"]["value"] == 30
     assert (known["dataset.format"]["value"], known["dataset.format"]["confidence"]) == ("tfrecord", "high")
     assert unread["dataset.sample.bytes"] != sample
-    assert "whose checksum is right" not in unread["dataset.format"]["evidence"]
+    assert "the checksum of this head is right" not in unread["dataset.format"]["evidence"]
     for path in (tmp_path / "files").iterdir():
         path.unlink()
     assert run(*command).json["estimates"] == unread, "a log from another machine"

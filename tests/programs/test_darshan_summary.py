@@ -229,7 +229,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-_FIRST = "Bad: 6 programs from 8 logs: 3 good, 2 incomplete, 1 unreadable; 2 read as training does."
+_FIRST = "Bad: 6 programs from 8 logs: 3 good, 2 incomplete, 1 unreadable; 2 look like training."
 
 
 def test_the_table_on_the_terminal(run: Run, folder: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_table_on_the_terminal(run: Run, folder: Path) -> None:
 def test_sound_logs_end_with_0(run: Run) -> None:
     done = run("dlio-hpc", "darshan", "--summary", APPS / "heat.darshan")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("Good: 1 program from 1 log: 1 good; 0 read as training does.")
+    assert done.out.startswith("Good: 1 program from 1 log: 1 good; 0 look like training.")
 
 
 def test_the_table_as_a_document(run: Run, folder: Path) -> None:

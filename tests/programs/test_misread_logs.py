@@ -170,7 +170,7 @@ def test_two_passes_in_order_are_no_training(tmp_path: Path) -> None:
 
     assert not passes(2).derived.keys
     assert passes(2).derived.against == [
-        "its data were read only 2 times, and not in random order in steps of several samples"
+        "its data were read only 2 times, and not in steps of several samples in random order"
     ]
     assert passes(3).derived.keys
 

@@ -290,9 +290,7 @@ def test_a_recording_of_another_version_is_refused(recorder: Recorder) -> None:
         recorder.processes()
     process.path.write_text("\n".join([head, *lines[:2], '[0.5,"open",']))
     (torn,) = recorder.processes()
-    assert torn.faults == [
-        "1 torn line, as when a process is killed while it writes, or as in a file that no recorder wrote"
-    ]
+    assert torn.faults == ["1 torn line: a process was killed while it wrote, or the file is not from the recorder"]
 
 
 def test_a_second_recording_does_not_mix_with_the_first(recorder: Recorder) -> None:

@@ -305,7 +305,7 @@ def test_states_of_a_program_whose_samples_are_torchs_are_its_checkpoints(tmp_pa
     made = _one(tmp_path, events)
     assert made.derived.keys["checkpoint.files"].value == [500_000]
     assert [note for note in made.notes if " state " in note] == [
-        "1 state were loaded later, such as that of the best model; the workload does not read them"
+        "1 state were loaded later, such as the state of the best model; the workload does not read them"
     ]
 
 
@@ -351,8 +351,8 @@ def test_bytes_beside_those_of_recorded_reads_are_said_without_a_cause(tmp_path:
     _passes(events, 2, 7, True, 0.5, [21, 0, 9, [4, 2]])
     events.add("moved", 40_000_000, 0)
     assert _one(tmp_path, events).notes == [
-        "of 38.15 MiB that the kernel counted in the passes, 24.8 MiB are not those of the recorded reads: they are "
-        "those of other loaders, of libraries that read more than was requested, or of calls that are not recorded"
+        "the kernel counted 38.15 MiB in the passes; 24.8 MiB of them do not belong to recorded reads, but to other "
+        "loaders, to libraries that read more than was requested, or to calls that are not recorded"
     ]
 
 

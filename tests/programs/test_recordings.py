@@ -462,7 +462,7 @@ def test_an_earlier_phase_on_other_data_is_said_to_be_left_out(tmp_path: Path) -
     _passes(events, 3, 7, True, 0.5, [21, 0, 9, [4, 2]])
     made = _one(tmp_path, events)
     assert made.derived.keys["train.epochs"].value == 3
-    assert "1 other loader with steps are left out, such as those of other phases" in made.notes
+    assert "1 other loader with steps are left out, such as loaders of other phases" in made.notes
 
 
 def test_epochs_after_the_recording_was_full_are_counted(tmp_path: Path) -> None:
@@ -932,7 +932,7 @@ def test_loaders_that_are_iterated_together_are_told_apart(tmp_path: Path, sampl
     keys = made.derived.keys
     assert (keys["train.epochs"].value, keys["reader.batch_size"].value) == (3, 3)
     assert not [key for key in keys if key.startswith("evaluation.")]
-    assert [note for note in made.notes if note.startswith("1 other loader gave batches between")]
+    assert [note for note in made.notes if note.startswith("1 other loader returned batches between")]
     assert made.steps is not None
     assert (made.steps.steps, made.steps.bytes) == (7, 6000)
 

@@ -32,7 +32,7 @@ def test_equal_steps_pass_and_the_sentence_says_what_is_compared() -> None:
     verdict = _judged()
     assert (verdict.outcome, verdict.exit_code, verdict.differing) == ("pass", 0, [])
     assert _line(verdict) == (
-        "Good: steps of an epoch, bytes of a step, computation of a step are those of the recorded program within 5 %. "
+        "Good: steps of an epoch, bytes of a step, computation of a step agree with the recorded program within 5 %. "
         "Requests are not compared: there is no log of the program."
     )
 
@@ -83,7 +83,7 @@ def test_one_figure_that_agrees_is_no_verdict_but_one_that_differs_is() -> None:
     alone = StepProfile(40, None, None, 0.002)
     verdict = _judged(program=alone)
     assert (verdict.outcome, verdict.exit_code) == ("incomplete", 7)
-    assert _line(verdict).startswith("Not measured: too few figures of a step are known for a verdict: steps of an")
+    assert _line(verdict).startswith("Not measured: too few values of a step are known for a verdict: steps of an")
     assert _judged(program=alone, steps=80).outcome == "fail"
     assert _judged(program=alone._replace(bytes=600_000)).outcome == "pass"
     assert _judged(program=StepProfile(None, None, None, None)).outcome == "incomplete"

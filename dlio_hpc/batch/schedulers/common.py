@@ -80,7 +80,7 @@ def own(program: str, jobs: Sequence[JobRef], rows: Iterable[Row | str]) -> dict
     """Return the states of the jobs from the rows of an answer. If a row has the id of a job but another name and
     another folder, the batch system has lost its state and given the id to another job; the state of the job is then
     REPLACED. Names may be missing or truncated, so a row without a name, or with the start of the job's name, belongs
-    to the job. If several rows describe a job, the last one counts. Raise Unanswered if a job is missing and a row
+    to the job. If several rows describe a job, the last one is used. Raise Unanswered if a job is missing and a row
     could not be parsed. program: the command that answered. rows: parsed rows, and the text of other lines.
     """
     by_id: dict[str, list[JobRef]] = {}

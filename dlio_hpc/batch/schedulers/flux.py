@@ -85,7 +85,7 @@ def _states(jobs: Sequence[JobRef]) -> dict[JobRef, JobStatus]:
 
 
 def _row(line: str) -> Row | str:
-    """Parse a line of the fields _FIELDS. Return the line itself if it has another form."""
+    """Parse a line that has the fields _FIELDS. Return the line itself if it cannot be parsed."""
     cells = line.split("|", len(_FIELDS) - 1)
     if len(cells) < len(_FIELDS):
         return line
@@ -134,9 +134,9 @@ def _listed(*arguments: str) -> list[str]:
 
 
 def queue_rows() -> list[list[str]]:
-    """Return a row for each queue. Its cells are the name; the name again, with * appended for the default queue;
-    whether the queue is enabled; whether it is started; the maximum duration of a job in seconds; the maximum number of
-    nodes of a job. If Flux has no queues, return a single row with an empty name.
+    """Return a row for each queue. Its cells are: the name; the name again, with * appended if it is the default queue;
+    whether the queue is enabled; whether the queue is started; the maximum duration of a job in seconds; the maximum
+    number of nodes of a job. If Flux has no queues, return a single row with an empty name.
     """
     fields = ("{queue}", "{queuem}", "{enabled}", "{started}", "{limits.timelimit}", "{limits.max.nnodes}")
     rows = [line.split("|") for line in _listed("queue", "list", "-n", "-o", "|".join(fields))]

@@ -85,7 +85,7 @@ def _options(plan: Plan) -> list[str]:
 def _select(plan: Plan) -> str:
     """Return the value of the select statement, with one chunk per node. The number of CPUs of a chunk (ncpus) is the
     first of these that is set: ncpus in the key `pbs_select` of the site, the key `cpus` of the site, the number of
-    ranks per node. mpiprocs makes PBS_NODEFILE list each node once per rank. For PALS, neither ncpus nor mpiprocs is
+    ranks per node. With mpiprocs, PBS_NODEFILE lists each node once per rank. For PALS, neither ncpus nor mpiprocs is
     added, because PALS determines the placement itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
@@ -187,8 +187,8 @@ def section(answer: Answer, key: str) -> dict[str, Attributes]:
 
 
 def _mended(text: str) -> str:
-    """Return the JSON with quotes around bare values, and with backslashes escaped if they do not begin an escape
-    sequence of JSON.
+    """Return the JSON with quotes around bare values. Backslashes are escaped, unless they begin an escape sequence of
+    JSON.
     """
     quoted = re.sub(
         r'((?<!\\)":\s*)(?![\s"{\[])([^,}\n]*)', lambda match: match[1] + json.dumps(match[2].strip()), text

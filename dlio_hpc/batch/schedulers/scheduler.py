@@ -41,8 +41,8 @@ class AcceptedJob(NamedTuple):
 
 
 class After(NamedTuple):
-    """Dependencies of a job, as batch ids. well: jobs that must succeed before the job starts. over: jobs that must
-    end, with or without success, before the job starts.
+    """Dependencies of a job, as batch ids. well: jobs that must succeed before this job starts. over: jobs that must
+    end before this job starts, whether they succeed or fail.
     """
 
     well: tuple[str, ...] = ()
@@ -57,7 +57,8 @@ class JobStatus(NamedTuple):
     """State of a job as the batch system reports it. text: name of the state in the batch system, such as TIMEOUT or
     "Exit_status -29". never: whether the job waits for a condition that can never be met. suspended: whether the job
     has started and stands still. advice: what the user can do about a job that waits or stands still; empty if the job
-    needs nothing. stuck: whether the batch system keeps a job forever that has failed, so that jobs wait for its end.
+    needs nothing. stuck: whether the job has failed, but the batch system keeps it forever, so that other jobs wait for
+    its end.
     """
 
     state: State
@@ -69,8 +70,8 @@ class JobStatus(NamedTuple):
 
 
 def is_unknown(status: JobStatus | None) -> bool:
-    """Return whether a batch system does not know the job. This is so if it did not report the job, or reported it as
-    lost. status: the reported state; None if there is none.
+    """Return whether the batch system does not know a job: it did not report the job, or reported it as lost. status:
+    the reported state; None if there is none.
     """
     return status is None or status.state == "lost"
 

@@ -115,8 +115,8 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _clusters(plan: Plan) -> str:
-    """Return the clusters that the options of the plan name or, if they name none, those of SLURM_CLUSTERS, which
-    sbatch(1) and squeue(1) read.
+    """Return the clusters that the options of the plan name. If they name none, return the clusters in SLURM_CLUSTERS,
+    which sbatch(1) and squeue(1) read.
     """
     lines = common.options(plan, "--partition=", "--account=")
     named = refused_options.values("slurm", lines, "-M --clusters")
@@ -124,7 +124,7 @@ def _clusters(plan: Plan) -> str:
 
 
 def _on(cluster: str) -> list[str]:
-    """Return the option that sends a command to a cluster other than that of the login node."""
+    """Return the option that sends a command to another cluster than the cluster of the login node."""
     return ["-M", cluster] if cluster else []
 
 
@@ -298,8 +298,8 @@ def _home() -> str:
 
 
 def _detect() -> detection.DetectedSystem | None:
-    """Detect Slurm and its partitions that are up. Return None if Slurm's controller does not answer. Slurm's
-    commands alone do not count, because they may be installed on machines where Slurm does not run. The result has no
+    """Detect Slurm and its partitions that are up. Return None if Slurm's controller does not answer. Slurm's commands
+    alone are not sufficient, because they may be installed on machines where Slurm does not run. The result has no
     partitions if none is up. sinfo(1) marks the default partition with *. With SLURM_CLUSTERS, the first cluster that
     it names is detected.
     """
@@ -326,9 +326,9 @@ def _detect() -> detection.DetectedSystem | None:
 
 
 def _most_nodes(there: str, size: str) -> int | None:
-    """Return the maximum number of nodes of a job in a partition. This is the lesser of two numbers: the number of
-    nodes of the partition, and its limit per job. Return None if neither is known. there: number of nodes. size: limit
-    per job as sinfo prints it, such as 1-8, 4 or 1-infinite.
+    """Return the maximum number of nodes of a job in a partition. It is the smaller of two numbers: the number of nodes
+    of the partition, and the limit of the partition for a job. Return None if neither is known. there, size: the two
+    numbers as sinfo prints them. The limit may be 1-8, 4 or 1-infinite.
     """
     known = [count for count in (detection.count(there), detection.count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)

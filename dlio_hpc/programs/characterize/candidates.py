@@ -1,5 +1,6 @@
 """Candidates: workloads that may make the requests in a log. The requests of each candidate are predicted and compared
-with those in the log. The candidate that agrees best is chosen, and its margin over the others is the confidence in it.
+with those in the log. The candidate that agrees best is chosen. Its margin over the other candidates is the confidence
+in it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -141,8 +142,8 @@ def order(
 
 def _in_turn(chosen: DerivedValue, in_turn: DerivedValue) -> DerivedValue:
     """Return `reader.interleave` for a program that reads files in turn. A workload reads one sample of a file in a
-    turn. If the program reads several, the prediction may agree better without turns. chosen: value of the best
-    candidate. in_turn: estimate from the reads.
+    turn. If the program reads several samples in a turn, the prediction may agree better without turns. chosen: value
+    of the best candidate. in_turn: estimate from the reads.
     """
     evidence = f"{in_turn.evidence}; {chosen.evidence}"
     if chosen.value != in_turn.value:
@@ -202,7 +203,7 @@ def _reason(best: Candidate, other: Candidate | None, key: str, shown: Mapping[s
 
 def logged(reads: Reads, places: Integers, by_file: bool) -> list[Traits]:
     """Return the traits of each reader in a log. places: position of each file in the order of the names of the files.
-    by_file: whether files are loaded whole, so that all requests of a visit to a file count as one.
+    by_file: whether files are loaded whole, so that all requests of a visit to a file are treated as one.
     """
     readers = [RequestColumns(places[reads.file[at]], reads.offset[at], reads.length[at]) for at in reads.readers]
     return [traits.of(_visits(columns) if by_file else columns) for columns in readers if len(columns.file)]

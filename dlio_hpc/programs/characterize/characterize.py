@@ -30,8 +30,8 @@ class Character(NamedTuple):
     """Characterisation of one program. log: log of the program, merged from the logs at `paths`. nodes: number of nodes
     of the program; None if it is unknown. derived: workload derived from the log. notes: limitations of the data that
     the user must know about. wanted: function that returns whether a path was analysed. is_recording: whether the
-    program was recorded; `log` then contains only the job. steps: steps of the recorded program; None if the program
-    was not recorded, or reads without a loader.
+    program was recorded; `log` then contains only data on the job. steps: steps of the recorded program; None if the
+    program was not recorded, or reads without a loader.
     """
 
     log: Log
@@ -82,7 +82,9 @@ def of_logs(
 
 
 def missing(made: Derived, ranks: int) -> list[str]:
-    """Return a note if the workload does not read about as many bytes of its dataset as the program did."""
+    """Return a note if the workload reads far more, or far fewer, bytes of its dataset than the program read of its
+    own.
+    """
     read = sum(file.bytes_read for file in file_roles.of(made.roles, "dataset"))
     if not made.keys or not read:
         return []

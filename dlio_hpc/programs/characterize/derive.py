@@ -43,7 +43,7 @@ from dlio_hpc.results import intervals
 
 # Size of a sample in bytes that is assumed if the log does not show samples; a larger request size takes precedence.
 _GUESS = 1 << 20
-_ASSUMED = "sample size assumed to be 1 MiB, but at least that of a request and at most that of a file"
+_ASSUMED = "sample size assumed to be 1 MiB, but at least the size of a request and at most the size of a file"
 # If a program reads less than this share of the files' bytes, it is assumed to read only a part of the dataset by
 # design.
 _ALL = 0.9
@@ -72,8 +72,8 @@ _IDLE = 0.2
 class Derived(NamedTuple):
     """Workload derived from a log. keys: derived value of each key of the workload, such as dataset.files. sides:
     auxiliary files. roles: role of each file of the log. against: reasons why the program's I/O does not look like
-    training. If there are any, `keys` is empty unless the user forces the derivation of a workload. traced: whether the
-    trace was used in addition to the counters.
+    training. If there are such reasons, `keys` is empty, unless the user forces the derivation of a workload. traced:
+    whether the trace was used in addition to the counters.
     """
 
     keys: dict[str, DerivedValue]
@@ -205,7 +205,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
         keys |= _of_blocks(core, _samples_a_rank(keys, subject.log.job.ranks) * keys["train.epochs"].value)
     keys |= _partly_traced(subject, keys)
     if not per_rank.is_even:
-        uneven = "some were read more often than others, so that some may be other data"
+        uneven = "some were read more often than others; some of them may not belong to the dataset"
         keys["dataset.files"] = keys["dataset.files"].at_most("medium", uneven)
     return keys, pace, _observed(subject, core, shown_traits, pace, per_rank, keys["reader.read_threads"])
 
@@ -226,7 +226,7 @@ def _observed(
     subject: _Subject, core: Reads, shown: list[Traits], pace: Pace, per_rank: access_pattern.Passes,
     threads: DerivedValue,
 ) -> Observed:  # fmt: skip
-    """Return what the log shows of the program, for the comparison with candidates. core: the reads of samples. shown:
+    """Return the values that the log shows, for the comparison with candidates. core: the reads of samples. shown:
     traits of these reads. threads: derived number of threads.
     """
     return Observed(
@@ -250,8 +250,9 @@ def _share_of_reading(subject: _Subject) -> float:
 
 
 def _passes(subject: _Subject, core: Reads, parts: Stretches, size: int) -> access_pattern.Passes:
-    """Return the passes over the dataset. core: the reads of samples. parts: the stretches that they form. size: bytes
-    of a sample. HDF5 reads more than a small sample into its sieve buffer; only the sample counts.
+    """Return the passes over the dataset. core: the reads of samples. parts: the stretches that these reads form. size:
+    bytes of a sample. If samples are small, HDF5 reads more than a sample into its sieve buffer; only the bytes of the
+    sample are counted.
     """
     ranks = subject.log.job.ranks
     if not (subject.kind.name.value == "hdf5" and 0 < size < core.usual == _SIEVE):
@@ -297,8 +298,8 @@ def _request(subject: _Subject, core: Reads, sample: access_pattern.LogSample, s
 
 
 def _arrays(subject: _Subject, core: Reads, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return `dataset.arrays` and the keys that depend on it if each file holds several arrays and the log shows their
-    sizes. Otherwise return an empty dict. The arrays of a file are assumed to be those of one sample.
+    """Return `dataset.arrays` and the keys that depend on it, if each file holds several arrays, and if the log shows
+    the sizes of the arrays. Otherwise, return an empty dict. The arrays of a file are assumed to belong to one sample.
     """
     assert subject.reads is not None
     if "dataset.sample.stdev" in keys or "dataset.chunk" in keys or subject.kind.index_reads:
@@ -354,7 +355,7 @@ def _compute(subject: _Subject, pace: Pace) -> DerivedValue:
 
 
 def _without_stdio(subject: _Subject, pace: Pace) -> DerivedValue:
-    """Return the time between the reads of two steps, without the time in STDIO calls, which are not traced."""
+    """Return the time between the reads of two steps. The time in STDIO calls, which are not traced, is subtracted."""
     records = from_counters.records_of(subject.log, subject.data, "STDIO")
     spent = from_counters.seconds_of(records, subject.log.job.ranks)
     seconds = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
@@ -366,8 +367,8 @@ def _without_stdio(subject: _Subject, pace: Pace) -> DerivedValue:
 
 
 def _partly_traced(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys whose confidence is lower because a notable part of the dataset was read through STDIO, whose
-    requests are not traced.
+    """Return keys with lower confidence if a notable part of the dataset was read through STDIO, because requests
+    through STDIO are not traced.
     """
     share = sum(file.buffered_read for file in subject.data) / max(sum(file.bytes_read for file in subject.data), 1)
     if share < _BUFFERED:
@@ -381,8 +382,8 @@ def _partly_traced(subject: _Subject, keys: dict[str, DerivedValue]) -> dict[str
 
 
 def _of_blocks(core: Reads, steps: float) -> dict[str, DerivedValue]:
-    """Return the keys of the pace for data that are read in blocks. Blocks do not show steps. The time between the
-    first and the last read, without the time in reads, is therefore divided evenly among the steps. steps: number of
+    """Return the keys of the pace for data that are read in blocks. Reads of blocks do not show steps. The time from
+    the first read to the last, minus the time in reads, is therefore divided evenly among the steps. steps: number of
     steps of a rank in all epochs.
     """
     spans = [step_detection.span(core, mine) for mine in core.readers]
@@ -428,8 +429,8 @@ def _threads(threads: DerivedValue, interleave: DerivedValue, is_stream: bool) -
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
     """Return an assumed sample size for data that were read through a buffer. Such reads do not show the samples.
-    request: usual request size in bytes. burst: bytes of a step; None if they are unknown. A size that the content
-    shows is preferred.
+    request: usual request size in bytes. burst: bytes of a step; None if they are unknown. If the content of a file
+    shows the size, that size is used instead.
     """
     if subject.kind.sample_bytes is not None:
         return subject.kind.sample_bytes
@@ -464,7 +465,7 @@ def _geometry(
     if subject.kind.name.value == "csv":
         keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // CSV_VALUE)])
         keys["dataset.sample.dtype"] = DerivedValue(
-            "float32", "unknown", "the only type that csv files have, with ten characters per value"
+            "float32", "unknown", "csv files have only this type; ten characters per value are assumed"
         )
         return keys
     keys["dataset.sample.bytes"] = bytes_of_sample
@@ -476,10 +477,10 @@ def _geometry(
 
 
 def _in_lines(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the geometry of a CSV dataset whose lines the log does not show. Each assumed sample is divided into
-    several lines. The result is empty for other datasets. The bytes of a file and of a step do not change. Lines are
-    short, because pandas takes seconds to parse a line of 100,000 values, and the CSV files of real programs have
-    shorter lines.
+    """Return the geometry of a CSV dataset. The log does not show the lines of its files. Each assumed sample is
+    divided into several lines. The result is empty for other datasets. The bytes of a file and of a step do not change.
+    Lines are short, because pandas takes seconds to parse a line of 100,000 values, and the CSV files of real programs
+    have shorter lines.
     """
     shape = keys.get("dataset.sample.shape")
     if shape is None or shape.confidence not in ("low", "unknown") or shape.value[0] < 2 * _LINE:
@@ -496,8 +497,8 @@ def _in_lines(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
 
 
 def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: bool) -> dict[str, DerivedValue]:
-    """Return the key `reader.keep_open` if a rank opens a file in fewer epochs than it reads the file, otherwise an
-    empty dict.
+    """Return the key `reader.keep_open` if a rank opens a file in fewer epochs than it reads the file. Otherwise,
+    return an empty dict.
     """
     epochs = keys["train.epochs"].value
     if in_streams or subject.kind.loads_files or subject.kind.streams or epochs < 2:
@@ -510,8 +511,8 @@ def _keep_open(subject: _Subject, keys: dict[str, DerivedValue], in_streams: boo
 
 
 def _reopen(subject: _Subject, keys: dict[str, DerivedValue], core: Reads, in_streams: bool) -> dict[str, DerivedValue]:
-    """Return the key `reader.reopen` if files of several samples are opened for each sample, otherwise an empty dict.
-    core: the reads of samples.
+    """Return the key `reader.reopen` if files of several samples are opened again for each sample. Otherwise, return an
+    empty dict. core: the reads of samples.
     """
     if in_streams or subject.kind.loads_files or subject.kind.streams or keys["dataset.samples_per_file"].value < 2:
         return {}
@@ -561,8 +562,8 @@ def _chunk(
 
 
 def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads, buffered: int) -> DerivedValue:
-    """Return `train.steps`: the number of steps of an epoch if the program read only a part of the dataset, otherwise
-    None. buffered: bytes that were read through STDIO, which are missing from `reads`.
+    """Return `train.steps`. If the program read only a part of the dataset, the value is the number of steps of an
+    epoch, otherwise None. buffered: bytes that were read through STDIO, which are missing from `reads`.
     """
     if passes.share >= _ALL and (not passes.drawn or keys["train.epochs"].value > 1):
         level: Confidence = "low" if passes.drawn or not passes.is_even else "medium"
@@ -624,8 +625,8 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, None
 
 
 def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict[str, DerivedValue]:
-    """Return the checkpoint keys of the workload. If the program keeps all data in memory, also return the keys for
-    that. The result is empty if neither applies.
+    """Return the checkpoint keys of the workload, if the program writes checkpoints. Also return the keys of data in
+    memory, if the program keeps all data in memory.
     """
     files = file_roles.of(subject.roles, "checkpoint")
     checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
@@ -654,7 +655,7 @@ def _in_memory(
 ) -> dict[str, DerivedValue]:
     """Return the workload keys for a program that keeps all data in memory, or an empty dict for other programs. Such a
     program reads the data once, before its steps, and keeps running long after the last read. saved: number of
-    checkpoints of the program. first_saved: time at which it wrote the first one, in seconds since it began.
+    checkpoints of the program. first_saved: time of the first checkpoint, in seconds since the program began.
     """
     time = reading_time.of(subject.data, subject.reads)
     if time is None or keys["train.epochs"].value != 1:
@@ -708,8 +709,8 @@ def amount(keys: dict[str, DerivedValue], ranks: int) -> int:
 
 
 def _read_bytes(keys: dict[str, DerivedValue], ranks: int) -> float:
-    """Return the mean number of bytes that are read for a sample. HDF5 reads more than a small sample, because it fills
-    its sieve buffer.
+    """Return the mean number of bytes that are read for a sample. If samples are small, HDF5 reads more than a sample,
+    because it fills its sieve buffer.
     """
     if (keys["dataset.format"].value, keys["reader.mode"].value) != ("hdf5", "framework"):
         return _sample_bytes(keys)

@@ -19,7 +19,9 @@ class DerivedValue(NamedTuple):
         return f"{self.confidence}: {self.evidence}"
 
     def at_most(self, most: Confidence, doubt: str = "") -> "DerivedValue":
-        """Return the value with its confidence limited to `most`. doubt: reason, which is added to the evidence."""
+        """Return the value with its confidence limited to `most`. doubt: reason for the limit; it is added to the
+        evidence.
+        """
         evidence = f"{self.evidence}; {doubt}" if doubt else self.evidence
         return self._replace(confidence=weaker(self.confidence, most), evidence=evidence)
 

@@ -1,4 +1,4 @@
-"""Correction of derived values that are not allowed together in one workload (see config/workload_rules.py)."""
+"""Correction of derived values, if a workload may not have all of them together (see config/workload_rules.py)."""
 
 from typing import Any
 

@@ -54,7 +54,7 @@ def transfer(records: Records, files: list[FileStats]) -> DerivedValue:
     mean = max(1, round(total / reads)) if reads else 1
     evidence = f"counters: {reads:,} reads with a mean of {format_size(mean)}"
     if sum(file.buffered_read for file in files) > 0.5 * total:
-        return DerivedValue(mean, "low", f"{evidence}, through STDIO, whose requests to storage are not counted")
+        return DerivedValue(mean, "low", f"{evidence}, through STDIO; its requests to storage are not counted")
     return DerivedValue(mean, "low", evidence)
 
 
@@ -92,7 +92,7 @@ def epochs(files: list[FileStats], ranks: int) -> dict[str, DerivedValue]:
 
 
 def _is_whole(times: float) -> bool:
-    """Return whether files were read about a whole number of times, and at least once."""
+    """Return whether the number of times that files were read is about a whole number, and at least 1."""
     return abs(times - round(times)) < _NEAR and times > 0.5
 
 

@@ -17,13 +17,13 @@ _LONG_AFTER = 0.5
 
 
 class Observed(NamedTuple):
-    """What a log shows of a program. traits: traits of each reader. ranks: number of ranks. step_bytes: bytes that a
-    reader reads in a step; None if no steps were detected. in_flight: reads of a rank in flight at a time; None if
-    reads are so short that those of several threads seldom overlap. For files that are read from their beginning to
-    their end, it is the number of files that are read in turn. passes: number of times that a rank reads its data.
-    after: share of the time from the first read to the end of the program that follows the last read. has_indexes:
-    whether nodes of an HDF5 index of chunks were read. shows_content: whether the content of a file showed the size of
-    a sample.
+    """Values that a log shows. traits: traits of each reader. ranks: number of ranks. step_bytes: bytes that a reader
+    reads in a step; None if no steps were detected. in_flight: reads of a rank in flight at a time; None if reads are
+    so short that reads of several threads seldom overlap. If files are read from their beginning to their end,
+    in_flight is the number of files that are read in turn. passes: number of times that a rank reads its data. after:
+    share of the time from the first read to the end of the program that follows the last read. has_indexes: whether
+    nodes of an HDF5 index of chunks were read. shows_content: whether the content of a file showed the size of a
+    sample.
     """
 
     traits: Sequence[Traits]
@@ -37,8 +37,8 @@ class Observed(NamedTuple):
 
 
 class OtherCandidate(NamedTuple):
-    """A workload that may have caused the log. name: what differs from the derived workload. values: keys that differ.
-    If there are none, its requests are those of the derived workload.
+    """A workload that may have caused the log. name: description of the difference from the derived workload. values:
+    keys that differ from the derived workload. If `values` is empty, both workloads make the same requests.
     """
 
     name: str
@@ -58,7 +58,7 @@ class NearestCandidate(NamedTuple):
 
     @property
     def confidence(self) -> Confidence:
-        """Highest confidence in a value that differs from that of this candidate."""
+        """Highest confidence that a value may have if this candidate has another value."""
         margin = self.own - self.other
         return "high" if margin >= CERTAIN else "medium" if margin >= LIKELY else "low"
 

@@ -1,5 +1,5 @@
-"""Prediction of the requests with which a workload reads its samples. They follow from the keys of the workload,
-without a run. Requests for metadata, such as the index of an HDF5 file, are not predicted.
+"""Prediction of the requests with which a workload reads its samples. The requests follow from the keys of the
+workload, without a run. Requests for metadata, such as the index of an HDF5 file, are not predicted.
 """
 
 from typing import NamedTuple
@@ -104,7 +104,7 @@ def _of_arrays(workload: Workload, file: Integers, within: Integers, arrays: tup
 
 
 def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> RequestColumns:
-    """Return requests that each read adjacent samples of a file, at most `most` bytes."""
+    """Return requests for adjacent samples of a file. A request has at most `most` bytes."""
     if not len(file):
         return RequestColumns(file, offset, offset)
     goes_on = (np.diff(file) == 0) & (np.diff(offset) == size)
@@ -118,9 +118,9 @@ def _of_slabs(file: Integers, offset: Integers, size: int, most: int) -> Request
 
 def _through_sieve(columns: RequestColumns, ends: Integers, opened: Integers) -> RequestColumns:
     """Return the requests of HDF5 for these pieces of contiguous arrays. Each array of each open file has a sieve
-    buffer. If a piece is smaller than the buffer and not in it, HDF5 fills the buffer, starting at the beginning of the
-    piece. ends: offset at which each array of a file ends, ascending. opened: number of the open file for each piece. A
-    file that is closed and opened again gets another number.
+    buffer. If a piece is smaller than the sieve buffer, and is not in the buffer, HDF5 fills the buffer from the
+    beginning of the piece on. ends: offset at which each array of a file ends, ascending. opened: number of the open
+    file for each piece. A file that is closed and opened again gets another number.
     """
     array = np.searchsorted(ends, columns.offset, "right")
     taken: list[int] = []
@@ -166,8 +166,8 @@ def _of_streams(workload: Workload, file: Integers, within: Integers) -> Request
 
 
 def _of_chunks(workload: Workload, file: Integers, within: Integers) -> RequestColumns:
-    """Return the requests for the chunks that hold the samples. A chunk that is needed several times in succession is
-    read once, because HDF5 keeps it in a cache, unless the chunk is larger than the cache.
+    """Return the requests for the chunks that hold the samples. If a chunk is needed several times in succession, it is
+    read once, because HDF5 keeps it in a cache. A chunk that is larger than the cache is read each time.
     """
     dataset, size = workload.dataset, workload.dataset.sample_bytes
     chunk = int(np.prod(dataset.chunk_shape or (1,))) * size // int(np.prod(dataset.sample.array_shape))

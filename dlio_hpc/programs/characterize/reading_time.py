@@ -1,4 +1,4 @@
-"""Time at which a program reads its dataset: all of it at the start, or during its steps."""
+"""Time at which a program reads its dataset: at its start, or during its steps."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,9 +19,9 @@ _FILES = 8
 
 
 class ReadingTime(NamedTuple):
-    """Times at which a dataset was read, in seconds since the program began. times, sizes: end and bytes of each read.
-    Without a trace, there is one entry per file for all its reads. is_clear: whether these values show which bytes were
-    read late.
+    """Times at which a dataset was read. times: end of each read, in seconds since the program began. sizes: bytes of
+    each read. Without a trace, all reads of a file have one entry together. is_clear: whether these values show which
+    bytes were read late.
     """
 
     first: float
@@ -32,7 +32,7 @@ class ReadingTime(NamedTuple):
 
     def late(self, least: float = BURST) -> float:
         """Return the share of the bytes that were read after an initial burst, or 0 if there is no such burst. least:
-        share of all bytes by which a burst must exceed an even rate.
+        share of all bytes. A burst must have at least this share more than reads at an even rate would have.
         """
         order = np.argsort(self.times, kind="stable")
         share = np.cumsum(self.sizes[order]) / max(float(self.sizes.sum()), 1.0)

@@ -24,14 +24,16 @@ def without_footers(reads: Reads) -> Reads:
 
 
 def share_read(reads: Reads) -> float:
-    """Return the share of the bytes of files that was read. reads: all reads of the files, with those of footers."""
+    """Return the share of the bytes of the files that was read. reads: all reads of the files, including the reads of
+    footers.
+    """
     sizes = reads.sizes[np.unique(reads.file)]
     return min(1.0, float(extents.distinct(reads).sum()) / max(float(sizes.sum()), 1.0))
 
 
 def geometry(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys of the samples of Parquet files, with a row group for each sample; an empty dict for files of
-    other formats.
+    """Return the keys of the samples of Parquet files, if each row group is treated as a sample. Return an empty dict
+    for files of other formats.
     """
     if keys["dataset.format"].value != "parquet":
         return {}

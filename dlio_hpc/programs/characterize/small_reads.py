@@ -1,6 +1,6 @@
-"""Small reads of dataset files that do not read samples, for example of a second array with labels. The workload
-emulates them as reads of auxiliary files. Reads that the library of a format makes by itself, such as those of HDF5's
-headers and indexes, are left out, because the emulation uses the same library.
+"""Small reads of dataset files that do not read samples. For example, they read labels from a second array. The
+workload emulates them as reads of auxiliary files. The library of a format makes some reads by itself, such as reads of
+HDF5's headers and indexes. These are left out, because the emulation uses the same library.
 """
 
 from typing import Any

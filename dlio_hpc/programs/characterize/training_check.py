@@ -1,8 +1,9 @@
 """Check whether the I/O of a program looks like training. By default, no workload is derived for other programs.
 
 A program is regarded as training only if its I/O shows passes over the data with steps in them, or repeated saves of a
-model. Random order, worker processes and regular steps of several samples count only if passes are repeated, because
-programs that read their input once show them as well. The names of data files are not evidence of training.
+model. Random order, worker processes and regular steps of several samples are evidence only if passes are repeated,
+because programs that read their input once show these signs as well. The names of data files are not evidence of
+training.
 """
 
 import re
@@ -59,7 +60,7 @@ def against(roles: Sequence[Role], keys: Mapping[str, DerivedValue], pace: Pace 
         reasons = _against_passes(data, written, times, pace)
         if not reasons and ("train.epochs" not in keys or keys["train.epochs"].value < _FEW_PASSES):
             reasons = [
-                f"its data were read only {times:.3g} times, and not in random order in steps of several samples"
+                f"its data were read only {times:.3g} times, and not in steps of several samples in random order"
             ]
     if reasons and own:
         reasons.append(
@@ -97,8 +98,8 @@ def _is_after(written: Sequence[FileStats], data: Sequence[FileStats]) -> bool:
 
 def _is_repeated(epochs: DerivedValue, pace: Pace | None) -> bool:
     """Return whether the program reads its data several times. If data are not read equally often, passes are
-    uncertain. A few uncertain passes count only if they contain regular steps, which programs that look up records do
-    not have.
+    uncertain. A few uncertain passes are accepted only if they contain regular steps. Programs that look up records
+    have no regular steps.
     """
     is_clear = epochs.confidence in ("high", "medium") or epochs.value > _FEW_PASSES
     is_regular = pace is not None and pace.begins is not None and pace.compute_s.confidence in ("high", "medium")
@@ -145,5 +146,6 @@ def _against_passes(
     if len(written) / writers >= max(_STEPS, 0.5 * times) and not any(
         file.bytes_written > 1.9 * file.size for file in written
     ):
-        return [f"its data were read {times:.3g} times and {len(written):,} files written, as by several cases"]
+        cases = "as by a program that processes several cases"
+        return [f"its data were read {times:.3g} times and {len(written):,} files were written, {cases}"]
     return []

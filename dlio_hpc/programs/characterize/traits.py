@@ -1,5 +1,5 @@
 """Traits of the requests of a reader: their sizes and their order. The same functions describe the requests in a log
-and the requests that a workload is predicted to make, so that the two can be compared.
+and the requests that a workload is predicted to make, so that both can be compared.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,12 @@ PHRASES = {
 class Traits(NamedTuple):
     """Traits of the requests of a reader. They are None if there are too few requests or files to show them.
 
-    sizes: distribution of request sizes. forward: share of requests at a higher offset than an earlier request to the
-    file. The earlier request is `lag` requests before; the lag with the largest share is used. run: number of requests
-    of a file without a step back, divided by the number of distinct places that are read in the file. visit: mean bytes
-    that are read from a file before the reader turns to another file. file_order: correlation between the names of
-    files and the order in which they are first read, but at least that of random orders.
+    sizes: distribution of request sizes. forward: share of requests at a higher offset than the request to the same
+    file that was made `lag` requests before. The lag that gives the largest share is used. run: mean number of
+    successive requests to a file without a step back, divided by the number of distinct places that are read in the
+    file. visit: mean bytes that are read from a file before the reader turns to another file. file_order: correlation
+    between the names of files and the order in which they are first read, but at least the correlation of random
+    orders.
     """
 
     sizes: RequestDistribution
@@ -100,14 +101,16 @@ def agreement(a: Sequence[Traits], b: Sequence[Traits]) -> dict[str, float]:
 
 
 def medians(program: Sequence[Traits]) -> dict[str, float]:
-    """Return the median over the readers of a program for each trait that is a number and that the program shows."""
+    """Return the median over the readers of a program, for each trait. Traits that are not numbers, or that the program
+    does not show, are left out.
+    """
     values = {name: [getattr(traits, name) for traits in program] for name in PHRASES}
     known = {name: [value for value in column if value is not None] for name, column in values.items()}
     return {name: float(np.median(column)) for name, column in known.items() if column}
 
 
 def phrase(name: str, value: float) -> str:
-    """Return a value of a trait in words, to follow a phrase of PHRASES."""
+    """Return a value of a trait as text that continues a phrase of PHRASES."""
     if name == "visit":
         return format_size(round(value))
     if name == "file_order":

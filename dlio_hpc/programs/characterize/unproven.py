@@ -29,8 +29,8 @@ _DOUBTS = {
 
 
 def limited(keys: Mapping[str, DerivedValue], workers: int) -> dict[str, DerivedValue]:
-    """Return the values that requests cannot prove and that have high confidence, with their confidence reduced to
-    medium. workers: number of worker processes of a rank.
+    """Reduce the confidence of values that requests cannot prove from high to medium, and return these values. workers:
+    number of worker processes of a rank.
     """
     return {
         key: keys[key].at_most("medium", doubt.reason)

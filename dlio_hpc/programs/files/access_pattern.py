@@ -45,8 +45,8 @@ _DRAWN = 0.4
 
 class LogSample(NamedTuple):
     """Size of a sample. bytes: mean size. stdev: standard deviation of the size in bytes. whole: True if the reads do
-    not show separate samples within files, so that a file counts as one sample. hidden: True if the size is unknown
-    because files were read through a buffer, whose requests do not end where samples end.
+    not show separate samples within files, so that a file is treated as one sample. hidden: True if the size is
+    unknown, because files were read through a buffer. Requests of a buffer do not end where samples end.
     """
 
     bytes: DerivedValue
@@ -84,8 +84,9 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
 
 
 def places(reads: Reads, size: DerivedValue, share: float) -> int | None:
-    """Return the number of samples in a file. It is known only if each sample was read in one request and all samples
-    were read; otherwise return None. size: size of a sample. share: share of the files' bytes that was read.
+    """Return the number of samples in a file. The number is known only if each sample was read in one request, and if
+    all samples were read. Otherwise return None. size: size of a sample. share: share of the files' bytes that was
+    read.
     """
     alike = reads.length == size.value
     if share < _NEARLY_ALL or reads.length[alike].sum() < _NEARLY_ALL * reads.length.sum():
@@ -122,7 +123,7 @@ def _is_buffered(reads: Reads) -> bool:
 
 def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
     """Return the sample size if most stretches (see extents) have the same size in bytes, in one or several requests.
-    If no size prevails, or if the prevailing size is about that of a file, return the result of _one_request().
+    If no size prevails, or if the prevailing size is about the size of a file, return the result of _one_request().
     """
     size = usual(parts.bytes)
     pieces = parts.requests[parts.bytes == size]
@@ -181,7 +182,7 @@ def sieved(reads: Reads, request: int) -> DerivedValue | None:
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
-    """Return the share of the bytes read that belongs to stretches (see extents) that span most of their file."""
+    """Return a share of the bytes read: the part in stretches (see extents) that span most of their file."""
     size = reads.sizes[parts.file]
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
@@ -199,8 +200,8 @@ def transfer(lengths: Integers) -> DerivedValue:
 def interleave(read: Reads | Stretches) -> DerivedValue:
     """Estimate `reader.interleave`, the number of files from which a rank, or each of its worker processes, reads
     alternately. A turn is a sequence of requests of a process to one file, which may be many. The estimate is the
-    number of turns after which the process goes back to a file and continues where it stopped. read: for streamed
-    formats, the reads. For other formats, the stretches (see extents), because threads may read pieces of one sample at
+    number of turns after which the process goes back to a file and continues where it stopped. read: the reads, for
+    streamed formats; the stretches (see extents), for other formats, because threads may read pieces of one sample at
     the same time.
     """
     reader, file, begin, end = _by_reader(read)
@@ -255,9 +256,9 @@ def _turns_apart(reader: Integers, file: Integers, begin: Integers, end: Integer
 
 def buffer(reads: Reads) -> DerivedValue:
     """Estimate the size of the buffer through which Python read the files. The estimate is the most frequent size of
-    the first request to a file, with two exceptions. If this size is the usual size of Python's buffer, the value is
-    None. If this size is that of a whole file, requests do not show the size of the buffer; the value is then the size
-    that Lustre recommends.
+    the first request to a file. There are two exceptions. If this size is the usual size of Python's buffer, the value
+    is None. If this size is the size of a whole file, requests do not show the size of the buffer; the value is then
+    the size that Lustre recommends.
     """
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
@@ -328,8 +329,8 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 class Passes(NamedTuple):
     """Passes over a dataset. epochs: number of passes. shard: whether ranks read disjoint parts of the dataset. share:
     share of the files' bytes that was read. drawn: whether samples are drawn at random with replacement instead of once
-    per epoch. times: number of times that a rank reads its data, which is not rounded. is_even: whether all files were
-    read about as often, as in passes over all of them.
+    per epoch. times: number of times that a rank reads its data, not rounded. is_even: whether all files were read
+    about equally often, as in passes over all files.
     """
 
     epochs: DerivedValue
@@ -383,8 +384,8 @@ def _share_made(reads: Reads, times: int) -> float:
 
 
 def is_read_evenly(times: Floats) -> bool:
-    """Return whether all files were read about equally often. The tolerance is the square root of the mean, as for
-    files that are drawn at random. times: number of times that each file was read.
+    """Return whether all files were read about equally often. The tolerance is the square root of the mean, because the
+    numbers differ by this much if files are drawn at random. times: number of times that each file was read.
     """
     return len(times) < _FEW_FILES or bool(times.std() < _EVEN * np.sqrt(times.mean()))
 
@@ -452,8 +453,8 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float, rank
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
     """Return how much of all distinct data a rank reads before it reads any stretch (see extents) a second time. The
     result is a share of `unique`, as the median over the ranks. Two stretches are the same only if they start at the
-    same offset of the same file. A page that belongs to two samples is read with each of them, but does not count as
-    repeated. unique: bytes of all distinct data.
+    same offset of the same file. A page that belongs to two samples is read with each of them, but this is not regarded
+    as a second read. unique: bytes of all distinct data.
     """
     bytes_read = []
     for rank in np.unique(parts.rank).tolist():

@@ -38,8 +38,8 @@ class CheckpointWrites(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: the bytes that each file has
-    after the checkpoint, by rank and path. Gaps between writes, as HDF5 leaves them, are included. writes: offsets and
+    """One checkpoint. start: time in seconds of the first write of the checkpoint. files: size of each file after the
+    checkpoint in bytes, by rank and path. Gaps between writes, as HDF5 leaves them, are included. writes: offsets and
     sizes of the write requests to each file, in order; empty if there is no trace.
     """
 
@@ -85,8 +85,9 @@ def checkpoints(
 
 
 def _irregular(events: Sequence[_Event], sizes: Sequence[int], usual_size: int) -> dict[str, DerivedValue]:
-    """Return the key `requests` if most checkpoints consist of a single file with the same requests, and these are not
-    sequential requests of `usual_size` bytes that cover the whole file. Otherwise return an empty dict.
+    """Return the key `requests` if most checkpoints consist of a single file that is written in the same requests. If
+    these requests are sequential, have `usual_size` bytes and cover the whole file, the key is not needed. Return an
+    empty dict if the key is not needed or not known.
     """
     counts = Counter(tuple(writes) for event in events for writes in event.writes.values() if len(event.writes) == 1)
     if not counts or len(sizes) != 1:
@@ -151,9 +152,9 @@ def _written(requests: Requests, writes: list[int]) -> int:
 
 
 def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> list[int]:
-    """Return the sizes of the files of one checkpoint that are missing from the trace because they were written through
-    STDIO. number: number of checkpoints. The counters do not show which file belongs to which checkpoint. All
-    checkpoints are assumed to have the same number n of such files, and the n largest sizes are returned.
+    """Return the sizes of the files of one checkpoint that are missing from the trace, because they were written
+    through STDIO. The counters do not show which file belongs to which checkpoint. All checkpoints are assumed to have
+    the same number n of such files; the n largest sizes are returned. number: number of checkpoints.
     """
     known = set(requests.paths)
     sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)
@@ -161,7 +162,7 @@ def _untraced(files: Sequence[FileStats], requests: Requests, number: int) -> li
 
 
 def _size(file: FileStats) -> int:
-    """Return the size of a file in bytes, or the number of bytes written to it if that is smaller."""
+    """Return the smaller of two numbers: the size of a file in bytes, and the number of bytes written to the file."""
     return max(1, min(file.size, file.bytes_written))
 
 
@@ -187,8 +188,8 @@ def _write_size(files: Sequence[FileStats], requests: Requests | None) -> Derive
 
 def _counted(files: Sequence[FileStats]) -> list[_Event]:
     """Return the checkpoints that the counters show. A checkpoint is a group of files whose first writes are close in
-    time. If there is only one group, the number of checkpoints is the number of times that its files were written
-    completely.
+    time. If there is only one group, the number of checkpoints is the number of times that the files of the group were
+    written completely.
     """
     known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
     begun = [file.written_s[0] for file in known if file.written_s is not None]

@@ -29,9 +29,10 @@ class FileContent(NamedTuple):
 
 
 def look(files: Mapping[str, int]) -> FileContent | None:
-    """Return the format of the first file whose content shows a known format. files: paths, with the bytes of each file
-    that the program accessed. A smaller file with the same path is a different file and is skipped. Only the first few
-    files are tried. Return None if no such file exists, can be read or has a known format.
+    """Return the format of the first file whose content shows a known format. files: paths, and the number of bytes
+    from the beginning of each file that the program accessed. A smaller file with the same path is a different file and
+    is skipped. Only the first few files are tried. Return None if none of these files exists, is readable and has a
+    known format.
     """
     tried = (_look(path, least) for path, least in islice(files.items(), _FILES))
     return next((content for content in tried if content is not None), None)
@@ -69,7 +70,7 @@ def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent 
         middle = sorted(lengths)[len(lengths) // 2]
         records = f"the length of the first record of {path}"
         records = f"the lengths of the first {len(lengths)} records of {path}" if len(lengths) > 1 else records
-        evidence = f"the file {path} begins with the head of a TFRecord, whose checksum is right"
+        evidence = f"the file {path} begins with the head of a TFRecord, and the checksum of this head is right"
         return FileContent("tfrecord", evidence, middle or None, records)
     if values := _columns(head, size):
         return FileContent("csv", f"the file {path} begins with lines of text of {values:,} values each")
@@ -77,8 +78,8 @@ def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent 
 
 
 def _first_member(head: bytes) -> str:
-    """Return the name of the first member of a ZIP archive; "" if the file is not one. The header of the member is read
-    instead of the directory of the archive, which is at the end of the file.
+    """Return the name of the first member of a ZIP archive; "" if the file is not one. The header of the member is
+    read, not the directory of the archive, because the directory is at the end of the file.
     """
     if not head.startswith(b"PK\x03\x04") or len(head) < _ZIP_LOCAL.size:
         return ""
@@ -119,8 +120,8 @@ def masked_crc(data: bytes) -> int:
 
 
 def _columns(head: bytes, size: int) -> int:
-    """Return the number of values in each of the first lines of a CSV file; 0 if the file is not one. The last line
-    counts only if it is complete. Two lines are required, because one line of text may contain commas.
+    """Return the number of values in each of the first lines of a CSV file; 0 if the file is not one. The last line is
+    used only if it is complete. Two lines are required, because one line of text may contain commas.
     """
     whole = head if len(head) >= size else head[: head.rfind(b"\n") + 1]
     try:

@@ -1,5 +1,5 @@
-"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests for one sample:
-one rank makes them at adjacent offsets of a file, each soon after the previous one.
+"""Reads of a dataset, and the stretches (extents) that they form. A stretch is a sequence of requests for one sample.
+One rank makes these requests at adjacent offsets of a file, in quick succession.
 """
 
 from collections import defaultdict
@@ -164,9 +164,9 @@ def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
 
 
 def stretches(reads: Reads) -> Stretches:
-    """Combine reads into stretches. A read continues the previous read of the file under three conditions: it starts at
-    the offset where the previous read ended, it follows soon, and the previous read was not shorter than usual. A read
-    that is shorter than usual is the last piece of a sample.
+    """Combine reads into stretches. A read continues the previous read of the file if three conditions are met: it
+    starts at the offset where the previous read ended, it follows soon, and the previous read was not shorter than
+    usual. A read that is shorter than usual is the last piece of a sample.
     """
     if not len(reads.rank):
         nothing = np.empty(0, np.int64)

@@ -49,8 +49,8 @@ class _Visit(NamedTuple):
 
 class _Archive(NamedTuple):
     """An archive of arrays, as the requests of a visit show it. start: offset of the directory. directory: bytes of the
-    directory. read: known offsets at which members begin, in the order in which they are read. Some are known only to
-    half a page.
+    directory. read: known offsets at which members begin, in the order in which they are read. Some offsets are known
+    only with a precision of half a page.
     """
 
     start: int
@@ -64,7 +64,9 @@ class _Archive(NamedTuple):
 
     @property
     def arrays(self) -> int:
-        """Number of members for which the mean length of their names is most plausible; 1 if none is plausible."""
+        """Number of members that gives the most plausible mean length of their names; 1 if no number gives a plausible
+        length.
+        """
         counts = range(1, self.directory // (_ENTRY + _SHORT) + 1)
         plausible = [count for count in counts if self.directory / count - _ENTRY <= _LONG]
         return min(plausible, key=lambda count: abs(self.directory / count - _ENTRY - _USUAL), default=1)
@@ -73,7 +75,7 @@ class _Archive(NamedTuple):
 class FileArrays(NamedTuple):
     """Arrays of a file. sizes: bytes of each array, in the order of the file. order: positions of the arrays in the
     order in which they are read; None if that is the order of the file. by_array: True if a step reads all its rows of
-    one array before those of the next array, otherwise None.
+    one array before the rows of the next array, otherwise None.
     """
 
     sizes: DerivedValue
@@ -143,8 +145,8 @@ def _sizes(archive: _Archive) -> list[int]:
 
 
 def _archive(visit: _Visit, buffer: int) -> _Archive | None:
-    """Return what a visit to an npz file shows of the archive. Return None if it does not show the directory, or if no
-    array is larger than the buffer.
+    """Return the archive of an npz file, as far as a visit to the file shows it. Return None if the visit does not show
+    the directory, or if no array is larger than the buffer.
     """
     ends = [offset for offset, length in visit.requests if offset + length == visit.size]
     lengths = [visit.size - offset for offset in ends]

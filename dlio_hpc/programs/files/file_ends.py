@@ -1,5 +1,5 @@
-"""Ends of files: sizes and times from the trace that the counters lack, and removal of requests beyond the end of a
-file.
+"""Ends of files. Sizes and times that the counters lack are taken from the trace. Requests beyond the end of a file are
+removed.
 """
 
 import itertools
@@ -13,10 +13,10 @@ from dlio_hpc.programs.files.file_stats import FileStats, pair
 
 
 def corrected(files: Sequence[FileStats], requests: Requests | None) -> tuple[list[FileStats], Requests | None]:
-    """Return the files with the sizes and times that the trace shows, and the requests without impossible bytes: a read
-    beyond the end of a file returns no data. The end of a file is known if the program wrote the whole file. Logs have
-    such reads because libdarshan misses some closes of files, and then counts requests to other files and to pipes that
-    use the same descriptor.
+    """Return the files with the sizes and times that the trace shows, and the requests without impossible bytes. A read
+    beyond the end of a file returns no data, so its bytes in the log are impossible. The end of a file is known if the
+    program wrote the whole file. Logs have such reads because libdarshan misses some closes of files, and then counts
+    requests to other files and to pipes that use the same descriptor.
     """
     if requests is None or not len(requests.file):
         return [_counted(file) for file in files], requests
@@ -103,8 +103,8 @@ def _counted_again(files: Sequence[FileStats], requests: Requests, strays: Reque
 
 
 def is_whole(file: FileStats) -> bool:
-    """Return whether the log shows the size of a file. It does if the program wrote the whole file, from its first byte
-    on, before it read any of it.
+    """Return whether the log shows the size of a file: the program wrote the whole file, from the first byte on, before
+    it read the file.
     """
     is_first = file.written_s is not None and (file.read_s is None or file.written_s[0] < file.read_s[0])
     return is_first and 0 < file.bytes_written == file.written_end
@@ -121,8 +121,8 @@ def _sized(file: FileStats, reach: int) -> FileStats:
 
 
 def _counted(file: FileStats) -> FileStats:
-    """Return a file without a trace. Counters do not show how many bytes of its reads were beyond its end. Each pass is
-    assumed to reach as far as the pass that reached furthest.
+    """Return a file without a trace. Counters do not show how many bytes were read beyond the end of the file. Each
+    pass is assumed to reach as far as the pass that reached furthest.
     """
     made = _sized(file, 0)
     return made._replace(bytes_read=file.bytes_read * made.size // file.size) if made.has_excess else made
@@ -148,8 +148,8 @@ def _spans(requests: Requests, mask: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _without_excess(files: list[FileStats], requests: Requests, ends: Integers) -> tuple[list[FileStats], Requests]:
-    """Return files and requests without the bytes of reads beyond `ends`, the end of each file of the trace. A read of
-    more bytes than the whole file has went to another file, so none of its bytes count.
+    """Return files and requests without the bytes of reads beyond `ends`, the end of each file of the trace. If a read
+    has more bytes than the whole file, it went to another file. None of its bytes are kept.
     """
     end = ends[requests.file]
     room = np.where(requests.length > end, 0, np.maximum(end - requests.offset, 0))

@@ -35,9 +35,9 @@ class LogFormat(NamedTuple):
     """Format of a dataset and how the dataset was read. name: value of `dataset.format`. mode: value of `reader.mode`.
     streams: whether files are read from front to back through a buffer, so that requests do not show samples. is_image:
     whether each file is one sample, whatever its requests are. index_reads: number of requests that read a node of an
-    HDF5 index of chunks. head: size in bytes of the first request to a file whose rest is read in a second request;
-    None if files are read in another way. sample_bytes: size of a sample according to the content of a file; None if it
-    is unknown.
+    HDF5 index of chunks. head: some libraries read a file in two requests, a short one and one for the rest; size in
+    bytes of the first request, or None if files are read in another way. sample_bytes: size of a sample according to
+    the content of a file; None if it is unknown.
     """
 
     name: DerivedValue
@@ -91,7 +91,7 @@ class _Fits(NamedTuple):
 
     def margin(self, name: str, mode: str | None = None) -> tuple[LayoutFit, LayoutFit | None, float]:
         """Return the best layout of a format, the best of other formats, and the difference of their agreements. With
-        `mode`, return the layout of this mode and that of the same format in the other mode.
+        `mode`, return the layout of this mode, and the layout of the same format in the other mode.
         """
         mine = [fit for fit in self.ranked if fit.format == name and mode in (None, fit.mode)]
         others = [fit for fit in self.ranked if (fit.format != name if mode is None else fit.mode != mode)]
@@ -102,7 +102,7 @@ class _Fits(NamedTuple):
 
 def _fits(data: Sequence[FileStats], requests: Requests, by_name: DerivedValue | None, ending: str) -> _Fits:
     """Compare the library requests (LibraryMarks) in a log with the predicted ones of each layout. by_name: format that
-    the names of the files show; None if the requests decide.
+    the names of the files show; None if the format is derived from requests.
     """
     size = {file.path: file.size for file in data}
     sizes = np.array([size.get(path, -1) for path in requests.paths], np.int64)

@@ -81,7 +81,7 @@ def is_evaluation(path: str) -> bool:
 
 
 def is_model(path: str) -> bool:
-    """Return whether the name of a file is that of a model or a checkpoint."""
+    """Return whether a file has a name such as models or checkpoints have."""
     return _MODEL.search(path) is not None
 
 
@@ -117,13 +117,13 @@ def _apart(file: FileStats) -> Role:
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:
         return _written(file)
     if file.path.endswith(_MESSAGES):
-        return Role(file, "other", "read; its name is that of a program's messages")
+        return Role(file, "other", "read, and named like a file of a program's messages")
     return Role(file, "dataset", "read")
 
 
 def _own(file: FileStats, written: FileStats, is_data: bool) -> Role:
-    """Return the role of a file that the program wrote before it read it. written: the file, with the accesses to its
-    former path. is_data: whether such a file may belong to the dataset.
+    """Return the role of a file that the program wrote before it read it. written: the file, including the accesses
+    under its former path. is_data: whether such a file may belong to the dataset.
     """
     first = _apart(file)
     if first.role in ("library", "other"):
@@ -137,7 +137,7 @@ def _own(file: FileStats, written: FileStats, is_data: bool) -> Role:
 
 
 def _unfit(file: FileStats) -> str | None:
-    """Return the reason why a file cannot be part of a workload, or None if it can."""
+    """Return the reason why a file cannot be part of a workload. Return None if the file can be part of a workload."""
     if _STREAM.search(file.path):
         return "a terminal, pipe or device"
     if dataset_folder.is_note(os.path.basename(file.path)):
@@ -156,8 +156,8 @@ def _written(file: FileStats) -> Role:
 
 
 def _is_state(file: FileStats) -> bool:
-    """Return whether a file has the name of a model or a checkpoint. A file that merely names the latest checkpoint
-    does not count.
+    """Return whether a file has the name of a model or a checkpoint. A file that only contains the name of the latest
+    checkpoint is not regarded as one.
     """
     least = LEAST_STATE if _TRACKER.search(os.path.basename(file.path)) else _FEW_BYTES
     return is_model(file.path) and file.size >= least
@@ -195,7 +195,7 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
         if file.path in evaluated:
             roles.append(Role(file, "evaluation data", f"read, and its path has {evaluated[file.path]!r}"))
         elif file.path in small or (is_lone and file.size < _UNLIKE * middle):
-            size = f"its size is {file.size / middle:.1%} of that of the file that holds the median byte"
+            size = f"its size is {file.size / middle:.1%} of the size of the file that holds the median byte"
             roles.append(Role(file, "auxiliary file", f"was read, and {size}"))
         else:
             roles.append(Role(file, "dataset", why))
@@ -203,8 +203,8 @@ def _main(files: list[FileStats], name: str, share: float) -> list[Role]:
 
 
 def _middle(files: list[FileStats]) -> float:
-    """Return the size of the file that holds the median byte if the files are sorted by size. Small files hardly change
-    the result, even if there are many.
+    """Return the size of the file that holds the median byte, after the files are sorted by size. Small files hardly
+    change the result, even if they are many.
     """
     sizes = np.sort([file.size for file in files])
     return float(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
@@ -237,7 +237,7 @@ def _auxiliary(files: list[FileStats], name: str, share: float) -> list[Role]:
             Role(file, "other", f"one of {len(files):,} {name!r} files, which hold {share:.1%} of all bytes read")
             for file in files
         ]
-    why = f"name or extension unlike that of the dataset's files; such files hold {share:.1%} of all bytes read"
+    why = f"name or extension unlike the dataset's files; such files hold {share:.1%} of all bytes read"
     return [Role(file, "auxiliary file", why) for file in files]
 
 

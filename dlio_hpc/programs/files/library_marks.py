@@ -1,4 +1,4 @@
-"""Marks of a library: requests other than those for samples, which the library makes when it opens a file, reads
+"""Marks of a library. A mark is a request that is not for a sample: the library makes it when it opens a file, reads
 through a buffer or reaches the end of a file. The marks of each library are predicted and compared with those in a log.
 """
 
@@ -41,8 +41,8 @@ PHRASES = {
 
 
 class LibraryMarks(NamedTuple):
-    """Shares of the files that show each mark. PHRASES describes them. A request at the end of a file returns no bytes.
-    head: size in bytes of the first request to the files that have the mark `headed`.
+    """Share of the files that show a mark, for each mark. PHRASES describes the marks. A request at the end of a file
+    returns no bytes. head: size in bytes of the first request to the files that have the mark `headed`.
     """
 
     zip_ends: float

@@ -1,6 +1,6 @@
-"""Files that a program wrote itself before it read them: copies of a dataset on a local disk, caches, and files that it
-wrote under another name. They are not a dataset, because a dataset exists before the program starts. They are
-checkpoints only if their names are those of a model.
+"""Files that a program wrote itself before it read them: copies of a dataset on a local disk, caches, and files that
+were renamed after they were written. They are not a dataset, because a dataset exists before the program starts. They
+are checkpoints only if they have names of models.
 """
 
 import os
@@ -39,9 +39,10 @@ def of(files: Sequence[FileStats]) -> dict[str, FileStats]:
 
 
 def _by_names(files: Mapping[str, FileStats]) -> dict[str, str]:
-    """Return the former path of each file that was read but not written, if as many bytes were written under a
-    temporary name. The file has the temporary name without its suffix, or it is the only file of this size that was
-    read later. Example: TensorFlow writes DIR/cache_0.data.tempstate4356 and reads DIR/cache.data.
+    """Return the former path of files that were read but not written. A file has a former path if as many bytes were
+    written under a temporary name. In addition, the file must have the temporary name without its suffix, or must be
+    the only file of this size that was read later. Example: TensorFlow writes DIR/cache_0.data.tempstate4356 and reads
+    DIR/cache.data.
     """
     sources = {}
     read = [file for file in files.values() if file.bytes_read and not file.bytes_written]

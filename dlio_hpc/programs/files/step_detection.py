@@ -34,9 +34,9 @@ class DetectedSteps(NamedTuple):
     burst. period_s: median seconds from the start of a burst to the start of the next burst. spread: half the
     interquartile range of the periods, divided by their median. bytes: median bytes of a burst. first: bytes of a
     rank's first burst, divided by `bytes`. number: median number of bursts of a rank. begins: start times of all bursts
-    of one rank in seconds. workers: number of processes of a rank that read at the same time. If there are several,
-    pause_s, period_s, spread, bytes, first and number are those of one process, which reads for only one of every
-    `workers` steps.
+    of one rank in seconds. workers: number of processes of a rank that read at the same time. If there are several
+    processes, pause_s, period_s, spread, bytes, first and number describe one process, which reads for only one of
+    every `workers` steps.
     """
 
     pause_s: float
@@ -92,8 +92,9 @@ def span(reads: Reads, mine: Integers) -> Floats:
 
 def _limit(reads: Reads, readers: list[Integers], spans: list[Floats]) -> float | None:
     """Return a limit in seconds that separates pauses between steps (longer) from pauses within a step (shorter).
-    Return None if there is no such limit. A good limit meets three conditions: pauses above it are far longer than
-    those below it, pauses above it are similar, and the bursts that it separates have similar numbers of bytes.
+    Return None if there is no such limit. A good limit meets three conditions: pauses above the limit are far longer
+    than pauses below the limit, pauses above the limit are similar, and the bursts that these pauses separate have
+    similar numbers of bytes.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
@@ -123,9 +124,10 @@ def _clearness(pauses: Floats, at: int) -> float:
 
 
 def _evenness(reads: Reads, readers: list[Integers], spans: list[Floats], limit: float) -> float:
-    """Return the share of the bursts that have similar numbers of bytes, or similar numbers of visits to files,
-    whichever share is larger. Steps that read files of varying size are similar in the number of visits. The first and
-    the last burst of each reader are ignored: the first also reads ahead, and the last reads the remainder.
+    """Return the larger of two shares: the share of the bursts with similar numbers of bytes, and the share of the
+    bursts with similar numbers of visits to files. If files vary in size, steps are similar in the number of visits.
+    The first and the last burst of each reader are ignored: the first also reads ahead, and the last reads the
+    remainder.
     """
     starts = np.concatenate(([True], np.diff(reads.file) != 0))
     shares = [0.0]

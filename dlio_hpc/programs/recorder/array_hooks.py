@@ -43,7 +43,9 @@ def _archives(context: Context, module: ModuleType) -> None:
         context.recording.add("read", "numpy.npz", round(seconds, 7), number, size, length, member)
 
     def position(archive: Any, name: Any) -> "list[Any] | None":
-        """Return the position of an array in its archive, in the form of the place of a read."""
+        """Return the position of an array in its archive, in the form that the recording uses for the place of a
+        read.
+        """
         names = getattr(archive, "files", None)
         if type(name) is not str or type(names) is not list:
             return None

@@ -87,8 +87,8 @@ _WITHIN = {
 
 
 def _innermost(stream: Any) -> Any:
-    """Return the file that a stream leads to, or None. The name of a stream is not enough, because a member of an
-    archive has the name of a file, too.
+    """Return the file that a stream leads to, or None. The name of a stream does not suffice, because a member of an
+    archive also has the name of a file.
     """
     while (type(stream).__module__, type(stream).__name__) in _WITHIN:
         stream = getattr(stream, _WITHIN[type(stream).__module__, type(stream).__name__])
@@ -178,7 +178,7 @@ def _act_after(spec: ModuleSpec, name: str) -> None:
 
 
 class _Wrapped(Loader):
-    """Loader with another exec_module. All other attributes are those of the original loader."""
+    """Loader with another exec_module. It has all other attributes of the original loader."""
 
     def __init__(self, loader: Any, exec_module: Callable[[ModuleType], None]) -> None:
         self._loader = loader
@@ -201,8 +201,8 @@ Noted = Callable[[float, Any, Any, Any], None]
 
 
 def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: bool = False) -> None:
-    """Replace a function of a module or class by its recorded() version. Also replace it in the module that defines it,
-    where pickle looks it up. Do nothing if the owner has no such function.
+    """Replace a function of a module or class by its recorded() version. Also replace the function in the module that
+    defines it, because pickle looks it up there. Do nothing if the owner has no such function.
     """
     function = getattr(owner, name, None)
     if function is None or hasattr(function, "_is_recorded"):
@@ -217,7 +217,7 @@ def wrap(context: Context, owner: Any, name: str, note: Noted, is_outermost: boo
 def recorded(context: Context, function: Any, note: Noted, is_outermost: bool = False) -> Any:
     """Return a function that calls `function`, and then `note` with the seconds of the call, its positional and keyword
     arguments, and its result. If the call raises an exception, `note` is not called, and the exception is passed on
-    unchanged. is_outermost: whether calls within another such call are not recorded.
+    unchanged. is_outermost: True to record only calls that are not made within another such call.
     """
 
     @functools.wraps(function)
@@ -261,9 +261,9 @@ def unseen_by_warnings(function: Any) -> Any:
 
 
 def wrap_next(context: Context, owner: Any, number: Callable[[Any], Any], order: Callable[[Any], Any]) -> None:
-    """Wrap the __next__ of a loader's iterator. It records each batch with the time that the program waited for it, and
-    the end of the pass. number: function that returns the number of an iterator's loader, or None if it is unknown.
-    order: function that returns the order of the samples of its pass, or None.
+    """Wrap the __next__ of a loader's iterator. It records each batch, the time that the program waited for the batch,
+    and the end of the pass. number: function that returns the number of an iterator's loader, or None if it is unknown.
+    order: function that returns the order of the samples in the pass, or None.
     """
     following, recording = owner.__next__, context.recording
 
@@ -321,8 +321,8 @@ _ARRAYS = frozenset({"ndarray", "Tensor"})
 
 def amount(value: Any, room: int = 64) -> tuple[int, int | None]:
     """Return the bytes of all arrays in `value`, and the length of the first axis of the first array; None if there is
-    no array. Lists, tuples, dicts and the attributes of objects are searched, up to `room` values. No code of the
-    program's own objects is called, because a call may change them.
+    no array. Lists, tuples, dicts and the attributes of objects are searched, up to `room` values. No function of the
+    program's own objects is called, because a call may change the objects.
     """
     total, length, rest = 0, None, [value]
     while rest and room:

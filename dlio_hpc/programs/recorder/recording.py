@@ -2,7 +2,8 @@
 
 An event is [seconds since the start of the process, kind, values...]. Events are kept in memory for at most half a
 second and then appended to the file, so a killed process loses at most half a second. If the file reaches _ROOM bytes,
-frequent events are only counted. The counts are written at intervals that double.
+frequent events are only counted. The counts are written at growing intervals; each interval is twice as long as the
+previous one.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ def say(text: str) -> None:
 
 
 def is_of_program(fault: BaseException) -> bool:
-    """Return whether the exception `fault` is meant for the program. A signal may arrive while the recorder works, and
-    another thread may send an exception. An exception that an object of the program raises when the recorder reads it
-    is a fault of the recorder.
+    """Return whether the exception `fault` is meant for the program, and not a fault of the recorder. A signal may
+    arrive while the recorder works, and another thread may send an exception. An exception that an object of the
+    program raises when the recorder reads it is a fault of the recorder.
     """
     place, frame = fault.__traceback__, None
     while place is not None:
@@ -75,7 +76,7 @@ def is_of_program(fault: BaseException) -> bool:
 
 
 def _is_handler(frame: FrameType, interrupted: FrameType) -> bool:
-    """Return whether a frame is that of a signal handler or of a tracer. Python passes the interrupted frame to these
+    """Return whether a frame belongs to a signal handler or to a tracer. Python passes the interrupted frame to these
     functions.
     """
     for value in frame.f_locals.values():

@@ -87,8 +87,8 @@ class Names:
 
 
 def _process(begun: float, names: Names, script: str) -> dict[str, Any]:
-    """Describe the process. Of its arguments only the script is recorded, and of its variables only those of ranks and
-    jobs.
+    """Describe the process. Its arguments are not recorded, except for the script. Its environment variables are not
+    recorded, except for the variables of ranks and jobs.
     """
     return {
         "format": "dlio-hpc recording",
@@ -162,7 +162,9 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
     own += tuple(f"{folder}/{part}/" for part in (PROCESSES, "recorder"))
 
     def opened(path: Any, mode: Any, flags: Any) -> None:
-        """Record an open. path: a number for an open of a descriptor. mode: of open(); None for os.open()."""
+        """Record an open. path: path of the file, or the number of the descriptor that is opened. mode: mode of open();
+        None for os.open().
+        """
         flag = flags if isinstance(flags, int) else 0
         if not isinstance(path, (str, bytes, os.PathLike)) or flag & os.O_DIRECTORY:
             return
@@ -187,7 +189,7 @@ def _opened(recording: EventWriter, names: Names, folder: str) -> Callable[..., 
 
 
 def _is_there(path: str) -> bool:
-    """Return whether a file exists. Only its name is looked up, which an open does as well."""
+    """Return whether a file exists. This costs only a look-up of the name, like the look-up that an open makes."""
     return _access(path, os.F_OK)
 
 

@@ -57,7 +57,9 @@ def _seem_of(module: ModuleType, function: Any) -> None:
 
 
 def _is_text(source: Any) -> bool:
-    """Return whether a string is text for pandas to parse, which its older versions accept, and not a path or URL."""
+    """Return whether a string is text that pandas parses, and not a path or URL. Older versions of pandas accept such
+    text.
+    """
     return isinstance(source, str) and source.lstrip()[:1] in ("{", "[") and not os.path.exists(source)
 
 

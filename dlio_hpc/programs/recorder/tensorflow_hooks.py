@@ -121,8 +121,8 @@ def _name_files(context: Context, number: int, names: Any) -> None:
 
 
 def _is_file(name: Any, folders: set[Any]) -> bool:
-    """Return whether a name is that of a file. It is if the file exists, or if another file in the same folder was
-    found to exist. folders: folders in which a file was found; the folder of a file that exists is added.
+    """Return whether a name is the name of a file: the file exists, or another file in the same folder was found to
+    exist. folders: folders in which a file was found; if the file exists, its folder is added.
     """
     if not isinstance(name, (str, bytes, os.PathLike)):
         return False

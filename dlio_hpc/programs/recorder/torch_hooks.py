@@ -15,8 +15,8 @@ _numbers = itertools.count()
 
 
 def loader(context: Context, module: ModuleType) -> None:
-    """Record each loader when it is first iterated, each pass, and each batch with the time that the program waited for
-    it. Record the order of samples that the sampler yields.
+    """Record loaders, when they are first iterated, and passes. Record each batch, and the time that the program waited
+    for the batch. Record the order of samples that the sampler yields.
     """
     recording = context.recording
 
@@ -74,8 +74,8 @@ class _Order:
 
 
 def _number(context: Context, loader: Any) -> int:
-    """Return the number of a loader. Record the settings of a loader that has no number yet. A copy of a loader counts
-    as another loader.
+    """Return the number of a loader. Record the settings of a loader that has no number yet. A copy of a loader is
+    another loader.
     """
     owner, number = vars(loader).get("_dlio_number", (None, 0))
     if owner != id(loader):
@@ -122,7 +122,7 @@ def _own(sampler: Any, name: str) -> Any:
 
 
 def _length(dataset: Any, sampler: Any, batches: Any) -> int | None:
-    """Return the length of a dataset, if PyTorch reads this length as well."""
+    """Return the length of a dataset. Return it only if PyTorch also reads the length of this dataset."""
     if batches is not None:  # the loader has a sampler all the same, which it does not use
         sampler = attributes(batches).get("sampler") if _is_torch(batches) else None
     is_asked = _is_torch(sampler) and any(

@@ -1,5 +1,5 @@
-"""Check whether the recorded reads can account for the batches of a program. A program may read other data, or the same
-data at other times, by calls that are not recorded and through memory maps, which need no calls.
+"""Check whether the recorded reads can account for the batches of a program. A program may read data by calls that are
+not recorded, or through memory maps, which need no calls. These may be other data, or the same data at other times.
 """
 
 from dlio_hpc.base.units import counted, format_size
@@ -49,7 +49,7 @@ def doubt(program: RecordedProgram, made: RecordedTraining, data: RecordedData) 
 
 
 def missing(made: RecordedTraining, data: RecordedData) -> str:
-    """Return which data of the program are missing from the workload, or an empty string."""
+    """Return a sentence on data of the program that are missing from the workload, or an empty string."""
     others = len(made.other_loaders) + len(made.beside_it)
     if others:
         return f"{counted(others, 'other loader')} of training are not in the workload"
@@ -60,8 +60,8 @@ def missing(made: RecordedTraining, data: RecordedData) -> str:
 
 
 def notable_reads(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> int:
-    """Return the bytes that the kernel counted in the passes, or 0 if they are too few to be data. The first pass is
-    used only if there is no other, because it may load modules and fill a cache.
+    """Return the bytes that the kernel counted in the passes, or 0 if they are too few to be data. If there are several
+    passes, the first one is ignored, because it may load modules and fill a cache.
     """
     for first in (1, 0):
         counted = read_counts.of_passes(program.ranks, made.passes, first)
@@ -73,9 +73,9 @@ def notable_reads(program: RecordedProgram, made: RecordedTraining, data: Record
 
 
 def _of_data(made: RecordedTraining, data: RecordedData, first: int) -> int:
-    """Return the bytes of the batches in memory from pass `first` on, or the bytes of the dataset if they are fewer,
-    because data grow when they are decoded. The size of a mapped dataset is not used, because a map may be read in
-    parts.
+    """Return the smaller of two numbers: the bytes of the batches in memory from pass `first` on, and the bytes of the
+    dataset. Data grow when they are decoded, so the batches may be larger than the files. The size of a mapped dataset
+    is not used, because a map may be read in parts.
     """
     held = sum(batch.bytes for passes in made.passes for one in passes[first:] for batch in one.batches)
     whole = _whole(data) * max(1, max(map(len, made.passes)) - first)
@@ -90,8 +90,9 @@ def _whole(data: RecordedData) -> int:
 
 
 def _unread(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
-    """Return the reason why the dataset may not have been read before the first pass, or an empty string if it was
-    read. This concerns only files that Python opened. For libraries, the reads themselves are recorded.
+    """Return the reason why the dataset may not have been read before the first pass, or an empty string if the dataset
+    was read before this pass. Only files that Python opened are checked. For libraries, the reads themselves are
+    recorded.
     """
     if data.library or not data.reads:
         return ""
@@ -113,8 +114,8 @@ def _unread(program: RecordedProgram, made: RecordedTraining, data: RecordedData
 
 
 def _single_pass(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> str:
-    """Return the reason why the bytes of a single pass may be data although they are few, or an empty string. Return an
-    empty string also if there are several passes.
+    """Return the reason why the few bytes of the only pass may be data. Return an empty string if there is no such
+    reason, or if there are several passes.
     """
     counted = read_counts.of_passes(program.ranks, made.passes)
     if counted is None or read_counts.of_passes(program.ranks, made.passes, 1) is not None:

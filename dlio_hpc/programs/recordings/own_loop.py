@@ -25,7 +25,7 @@ _ONE = DerivedValue(1, "high", "a sample")
 
 class Visit(NamedTuple):
     """Reads of one sample, or of samples that a program reads in one call. unit: path of the file, and place in the
-    file; the place is None for a whole file. samples: number of samples. begin, end: seconds since 1970.
+    file; the place is None if the whole file is read. samples: number of samples. begin, end: seconds since 1970.
     """
 
     unit: tuple[str, int | None]
@@ -37,9 +37,9 @@ class Visit(NamedTuple):
 class OwnLoop(NamedTuple):
     """Reads of a program without a loader. visits: visits of each rank, in the order of time. times: number of times
     that a rank reads its data. is_drawn: whether the order differs between passes. goes_back: whether parts of a file,
-    such as row groups, are read in another order than that of the file. is_regular: whether pauses separate bursts of
-    several samples each. batch, compute, epochs: values of a workload, derived from the pauses between reads or from
-    the steps of an optimizer. steps: number of optimizer steps of a rank.
+    such as row groups, are read in another order than their order in the file. is_regular: whether pauses separate
+    bursts of several samples each. batch, compute, epochs: values of a workload, derived from the pauses between reads
+    or from the steps of an optimizer. steps: number of optimizer steps of a rank.
     """
 
     visits: list[list[Visit]]
@@ -54,7 +54,7 @@ class OwnLoop(NamedTuple):
 
 
 def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
-    """Return what the reads of the dataset show. ranks: ranks of the program."""
+    """Return the values that the reads of the dataset show. ranks: ranks of the program."""
     visits = [_visits(reads, data) for reads in _by_rank(ranks, data)]
     units = [[visit.unit for visit in mine] for mine in visits if mine]
     times = _times(visits, data)
@@ -74,8 +74,8 @@ def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
 
 
 def _times(visits: Sequence[Sequence[Visit]], data: RecordedData) -> float:
-    """Return the number of times that a rank reads its data. Units are counted or, if an array is read in parts that
-    overlap, rows.
+    """Return the number of times that a rank reads its data. If an array is read in parts that overlap, this is the
+    number of times that a row is read, otherwise the number of times that a unit is read.
     """
     units = statistics.median(
         [statistics.mean(Counter(visit.unit for visit in mine).values()) for mine in visits if mine]
@@ -89,7 +89,7 @@ def _times(visits: Sequence[Sequence[Visit]], data: RecordedData) -> float:
 
 
 def _visits(reads: Sequence[Read], data: RecordedData) -> list[Visit]:
-    """Return the visits of a rank. If a file has several arrays, only the array that is read most counts. Visits to
+    """Return the visits of a rank. If a file has several arrays, only the array that is read most is used. Visits to
     whole files, and to tables that are read in pieces, are separated by the opens of the file.
     """
     if data.arrays is not None:
@@ -158,8 +158,8 @@ def _is_drawn(units: Sequence[tuple[str, int | None]]) -> bool:
 
 
 def _goes_back(units: Sequence[tuple[str, int | None]]) -> bool:
-    """Return whether a unit precedes the previous unit of the same file. The first unit of a file does not count,
-    because a pass may begin there.
+    """Return whether the reader goes back to an earlier unit of the same file. A return to the first unit of the file
+    is ignored, because a new pass may begin there.
     """
     return any(
         path == last and place is not None and before is not None and 0 < place < before

@@ -1,4 +1,6 @@
-"""Bytes that the processes of a rank read. The kernel counts them, and a recording has the counts of some times."""
+"""Bytes that the processes of a rank read. The kernel counts these bytes, and a recording has the counts at some
+times.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -20,9 +22,9 @@ class ReadCounts(NamedTuple):
     bytes: list[int]
 
     def between(self, begin: float, end: float) -> int:
-        """Return the bytes that were read between two times. If the process is a worker that began its work in between,
-        all bytes after that moment count, but not the modules that it loaded before. A worker that began its work at
-        another time counts 0.
+        """Return the bytes that were read between two times. If the process is a worker that began its work between
+        these times, return the bytes that were read after this moment, without the modules that were loaded before. If
+        the worker began its work at another time, return 0.
         """
         if self.work_begin is None:
             return self._nearest(end) - (0 if self.begun >= begin else self._nearest(begin))
@@ -46,7 +48,8 @@ class ReadCounts(NamedTuple):
 
 def of(rank: RankRecording) -> list[ReadCounts]:
     """Return the counts of a rank, or an empty list if the kernel did not count. If the rank has workers, return only
-    the counts of the workers, because the kernel adds them to those of the rank's own process when the workers end.
+    the counts of the workers, because the kernel adds them to the counts of the rank's own process when the workers
+    end.
     """
     counts = [of_process(process) for process in rank.processes]
     workers = [one for one in counts if one.work_begin is not None]
@@ -74,8 +77,8 @@ def of_passes(
     others: Sequence[Sequence[Pass]] | None = None,
 ) -> tuple[int, int] | None:  # fmt: skip
     """Return the bytes that the ranks read in their passes from pass `first` on, and the number of steps in these
-    passes. others: passes of each rank that are cut out of these passes, such as evaluations in the middle of a pass.
-    Return None if there is no such pass, or if the kernel did not count.
+    passes. others: passes of each rank that are not included, such as evaluations in the middle of a pass. Return None
+    if there is no such pass, or if the kernel did not count.
     """
     size = steps = 0
     for rank, mine, apart in zip(ranks, passes, others or [()] * len(ranks), strict=True):

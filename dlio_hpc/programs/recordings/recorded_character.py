@@ -77,8 +77,8 @@ def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
 
 
 def _other_sizes(data: RecordedData, keys: Mapping[str, DerivedValue], read: float | None) -> dict[str, DerivedValue]:
-    """Return the size of a sample with less confidence if the kernel counted another number of bytes for a step than
-    the sample size gives. read: the kernel's number of bytes of a step; None if it is unknown.
+    """Return the size of a sample with less confidence, if it does not agree with the bytes of a step that the kernel
+    counted. read: number of bytes of a step that the kernel counted; None if it is unknown.
     """
     name = "dataset.sample.bytes"
     if read is None or name not in keys or data.arrays is not None or keys["reader.load"].value == "memory":
@@ -117,7 +117,7 @@ def _data(program: RecordedProgram, made: RecordedTraining | None) -> RecordedDa
 def _workload(
     program: RecordedProgram, made: RecordedTraining | None, data: RecordedData | None, is_forced: bool
 ) -> tuple[dict[str, DerivedValue], list[str]]:
-    """Return the keys of the workload, and the reasons why the recording is no evidence of training."""
+    """Return the keys of the workload, and the reasons why the recording does not show that the program trains."""
     if data is None:
         return {}, ["no read of a file was recorded, apart from files that the program wrote itself"]
     if made is None:
@@ -165,7 +165,7 @@ def _states(program: RecordedProgram, data: RecordedData | None) -> Iterator[str
         yield f"{counted(restored, 'state')} were restored, as after a restart; the workload does not read them"
     if later:
         yield (
-            f"{counted(later, 'state')} were loaded later, such as that of the best model; the workload does "
+            f"{counted(later, 'state')} were loaded later, such as the state of the best model; the workload does "
             "not read them"
         )
 
@@ -174,26 +174,27 @@ def _other_loaders(made: RecordedTraining) -> Iterator[str]:
     """Yield notes on loaders other than the training loader."""
     if made.other_loaders:
         yield (
-            f"{counted(len(made.other_loaders), 'other loader')} with steps are left out, such as those of other phases"
+            f"{counted(len(made.other_loaders), 'other loader')} with steps are left out, such as loaders of other "
+            "phases"
         )
     if made.beside_it:
         yield (
-            f"{counted(len(made.beside_it), 'other loader')} gave batches between those of the training; the "
+            f"{counted(len(made.beside_it), 'other loader')} returned batches between the batches of the training; the "
             "workload has one "
-            "loader, and does not read what the others read"
+            "loader, and does not read the data of the others"
         )
 
 
 def _left_evaluation(made: RecordedTraining, is_taken: bool) -> list[str]:
-    """Return a note on passes without steps that are missing from the workload. is_taken: whether the workload has some
-    of these passes.
+    """Return a note on passes without steps that are missing from the workload. is_taken: whether the workload includes
+    some of the passes without steps.
     """
     taken = recorded_training.evaluation_of_epochs(made) if is_taken else [[] for _ in made.evaluation]
     count = max((len(mine) - len(kept) for mine, kept in zip(made.evaluation, taken, strict=True)), default=0)
     if not count:
         return []
     return [
-        f"{counted(count, 'pass')} without a step, such as those of an evaluation or a test, are left out of "
+        f"{counted(count, 'pass')} without a step, such as passes of an evaluation or a test, are left out of "
         "the workload"
     ]
 

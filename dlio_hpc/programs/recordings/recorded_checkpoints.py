@@ -56,8 +56,8 @@ def keys_of(program: RecordedProgram, epochs: int, ends: Sequence[int]) -> dict[
 
 
 def models(program: RecordedProgram) -> int:
-    """Return the number of times that a library saved a state, that a file with the name of a model was written, or
-    that a state file was written which is written several times.
+    """Return the number of saves of a model. Three kinds of saves are included: states that a library saved, writes of
+    files with the name of a model, and writes of files that look like states and are written several times.
     """
     states = _written_states(program)
     by_path = Counter(one.path for one in states)
@@ -66,9 +66,10 @@ def models(program: RecordedProgram) -> int:
 
 
 def restored(program: RecordedProgram, dataset: Container[str]) -> tuple[int, int]:
-    """Return two numbers of states that the ranks restored: before their first steps, as after a restart, and later,
-    such as the state of the best model. Files that are loaded in passes, or that belong to the dataset, are data and do
-    not count. dataset: paths of the dataset.
+    """Return how many states the ranks restored, as two numbers. The first counts states that were restored before the
+    first steps, as after a restart. The second counts states that were restored later, such as the state of the best
+    model. Files that are loaded in passes, or that belong to the dataset, are data and are not included. dataset: paths
+    of the dataset.
     """
     first = later = 0
     for rank in program.ranks:

@@ -1,5 +1,5 @@
-"""Events of a recording and the values of each kind. Each event is checked, because a recording may come from any
-source.
+"""Events of a recording, and the values that each kind of event has. Each event is checked, because a recording may
+come from any source.
 """
 
 import functools

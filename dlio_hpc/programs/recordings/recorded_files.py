@@ -59,8 +59,8 @@ class Read(NamedTuple):
 
 class Arrays(NamedTuple):
     """HDF5 arrays of the same shape and type. shapes: shapes of the arrays in all files. per_file: number of such
-    arrays in a file; they hold parts of the same samples. itemsize: bytes of a value. chunks, compression: None if
-    there are none.
+    arrays in a file. These arrays hold parts of the same samples. itemsize: bytes of a value. chunks, compression: None
+    if there are none.
     """
 
     shapes: list[list[int]]
@@ -73,7 +73,7 @@ class Arrays(NamedTuple):
 class OtherReads(NamedTuple):
     """Reads in the training passes that are not reads of the dataset. reads: number of reads and opens. bytes: known
     bytes of their results. of_data: number of reads and opens of the dataset. bytes_of_data: bytes of the results of
-    these. path: file that was read most often among the other files.
+    the reads of the dataset. path: the most frequently read file outside the dataset.
     """
 
     reads: int
@@ -84,13 +84,13 @@ class OtherReads(NamedTuple):
 
 
 class RecordedData(NamedTuple):
-    """Dataset of a program. library: library that makes most of the reads; empty: Python. format: value of
-    `dataset.format`. files: size of each file by path; None if it is unknown. reads: reads of all ranks, in the order
-    of time. is_memory: whether the dataset was read before the first pass. arrays: arrays of the kind from which most
-    bytes were read, if h5py reads. rows: number of rows by path, for files that state it. made: number of files that
-    the program wrote before the first pass. is_mapped: whether the files were read through memory maps. form:
-    description of the files if no format of a workload is similar; otherwise empty. other_reads: reads of other data in
-    the passes; None if there are none.
+    """Dataset of a program. library: library that makes most of the reads; empty if Python itself makes them. format:
+    value of `dataset.format`. files: size of each file by path; None if it is unknown. reads: reads of all ranks, in
+    the order of time. is_memory: whether the dataset was read before the first pass. arrays: arrays of the kind from
+    which most bytes were read, if h5py reads. rows: number of rows by path, for files that state it. made: number of
+    files that the program wrote before the first pass. is_mapped: whether the files were read through memory maps.
+    form: description of the files if no format of a workload is similar; otherwise empty. other_reads: reads of other
+    data in the passes; None if there are none.
     """
 
     library: str
@@ -201,7 +201,9 @@ def is_in(time: float, parts: Sequence[tuple[float, float]]) -> bool:
 
 
 def _foreign(library: str, path: str, processes: Sequence[ProcessRecording]) -> str:
-    """Return a description of a file if no format of a workload is similar to it, otherwise an empty string."""
+    """Return a description of a file if no format of a workload is similar to the file. Otherwise, return an empty
+    string.
+    """
     if any(
         event.kind == "read" and event.values[0] == "zarr" and path.startswith(process.files[event.values[2]] + "/")
         for process in processes for event in process.events
@@ -299,7 +301,7 @@ def _form(read: Read) -> str:
 
 
 def _busiest(reads: Sequence[Read]) -> str:
-    """Return the kind of array from which most bytes were read."""
+    """Return the kind of array that accounts for the most bytes read."""
     totals: Counter[str] = Counter()
     for read in reads:
         if read.place:

@@ -68,8 +68,8 @@ def of_loader(made: RecordedTraining, data: RecordedData, per_file: int, is_in_m
 
 
 def _in_blocks(made: RecordedTraining, length: int, in_file: bool, evidence: str) -> dict[str, DerivedValue]:
-    """Return the keys for an order in which most samples follow the previous one, such as batches of adjacent samples
-    in random order. length: mean number of adjacent samples, of which some are adjacent by chance.
+    """Return the keys for an order in which most samples are adjacent to the previous sample, such as blocks of
+    adjacent samples in random order. length: mean number of adjacent samples. Some of them are adjacent by chance.
     """
     usual = Counter(batch.samples for batch in made.batches).most_common(1)[0][0]
     length = usual if usual and abs(length - usual) <= _CHANCE * usual else length
@@ -91,7 +91,7 @@ def _recorded(value: bool | int, evidence: str) -> DerivedValue:
 
 
 def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
-    """Return the seed of the random order, and whether passes have different orders, if these were recorded."""
+    """Return the seed of the random order, and whether passes have different orders, as far as these were recorded."""
     keys = {}
     seed = made.settings.get("seed")
     if seed is not None and 0 <= seed < 1 << 53:
@@ -106,7 +106,7 @@ def _seed(made: RecordedTraining) -> dict[str, DerivedValue]:
 
 
 def _by_names(data: RecordedData) -> DerivedValue:
-    """Return whether each process reads files in an order other than that of their names."""
+    """Return whether each process reads files in another order than the order of their names."""
     by_process: dict[object, list[str]] = {}
     for read in data.reads:
         by_process.setdefault(read.process, []).append(read.path)
@@ -133,8 +133,8 @@ def _by_rows(data: RecordedData) -> DerivedValue:
 
 
 def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the number of samples that stay together in a random order. It is the number of rows of a Parquet row
-    group, if each row group was read about once in a pass.
+    """Return the number of samples that stay together in a random order. If each row group of the Parquet files was
+    read about once in a pass, it is the number of rows of a row group.
     """
     group = keys.get("dataset.row_group")
     if group is None or group.value < 2 or not keys["reader.shuffle.samples"].value:
@@ -149,8 +149,8 @@ def blocks(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, Deriv
 
 
 def reopened(keys: Mapping[str, DerivedValue], data: RecordedData, samples: int) -> dict[str, DerivedValue]:
-    """Return `reader.reopen` if files with several samples were opened for each sample, otherwise an empty dict.
-    samples: number of samples that all ranks used.
+    """Return `reader.reopen` if files with several samples were opened again for each sample. Otherwise, return an
+    empty dict. samples: number of samples that all ranks used.
     """
     is_one_request = keys["reader.mode"].value == "posix" or keys["dataset.format"].value == "hdf5"
     if keys["dataset.samples_per_file"].value < 2 or keys["reader.load"].value != "on_demand" or not is_one_request:

@@ -17,9 +17,9 @@ FIT = "keras fit"
 class RecordedBatch(NamedTuple):
     """A batch that a loader returned. time: time at which it was returned. wait: seconds that the program waited for
     it. samples: number of samples; None if it is unknown. bytes: size of its arrays in memory. compute: seconds until
-    the program requested the next batch, without passes of other loaders and without checkpoints in between; None for
-    the last batch of a pass that the program left early. is_step: whether `compute` is the time of a step of fit, which
-    includes the wait for its batch.
+    the program requested the next batch; the time of passes of other loaders, and of checkpoints, is subtracted. None
+    for the last batch of a pass that the program left early. is_step: whether `compute` is the time of a step of fit,
+    which includes the wait for its batch.
     """
 
     time: float
@@ -57,8 +57,8 @@ class Pass(NamedTuple):
 
 
 def parts(one: Pass, others: Sequence[Pass]) -> list[tuple[float, float]]:
-    """Return the spans of a pass, without the spans of other passes inside it, such as those of an evaluation. others:
-    other passes, sorted by their begin.
+    """Return the spans of a pass. The spans of other passes inside the pass, such as an evaluation, are cut out.
+    others: other passes, sorted by their begin.
     """
     first = bisect_right(others, one.begin, key=lambda other: other.begin)
     last = bisect_right(others, one.end, key=lambda other: other.begin)
@@ -71,8 +71,9 @@ def parts(one: Pass, others: Sequence[Pass]) -> list[tuple[float, float]]:
 
 
 class Transfer(NamedTuple):
-    """A state that was saved or restored. library: library that saved or restored it. file: path; None for a stream
-    without a name. bytes: size of the file; None if it is unknown. steps: number of steps of the rank before it.
+    """A state that was saved or restored. library: library that saved or restored the state. file: path; None for a
+    stream without a name. bytes: size of the file; None if the size is unknown. steps: number of steps of the rank
+    before this event.
     """
 
     kind: str
@@ -122,9 +123,9 @@ def loader_name(settings: Mapping[str, Any]) -> str:
 
 
 def chain_name(stages: Sequence[PipelineStage]) -> str:
-    """Return a name for a pipeline. Pipelines get the same name if they have the same stages, and if their files have
-    the same folder and their names begin alike, up to the first digit. Different ranks may name different files of a
-    dataset.
+    """Return a name for a pipeline. Pipelines get the same name under two conditions: they have the same stages, and
+    their files are in the same folder and have the same name up to the first digit. Different ranks may name different
+    files of a dataset.
     """
     name, first = (
         " > ".join(stage.name for stage in stages),
@@ -135,8 +136,8 @@ def chain_name(stages: Sequence[PipelineStage]) -> str:
 
 
 class Write(NamedTuple):
-    """A file that the program opened to write. bytes: size at the end of the process; None if unknown. steps: number of
-    steps of the rank before it.
+    """A file that the program opened to write. bytes: size of the file at the end of the process; None if unknown.
+    steps: number of steps of the rank before the open.
     """
 
     time: float
@@ -147,8 +148,9 @@ class Write(NamedTuple):
 
 
 class RankRecording(NamedTuple):
-    """A rank. main: process of the rank. helpers: processes that it started, such as workers. passes: passes over all
-    loaders, sorted by their begin. steps: number of optimizer steps. writes: files that its process wrote.
+    """A rank. main: process of the rank. helpers: processes that the main process started, such as workers. passes:
+    passes over all loaders, sorted by their begin. steps: number of optimizer steps. writes: files that the main
+    process wrote.
     """
 
     number: int
@@ -193,8 +195,8 @@ def of(recordings: Sequence[ProcessRecording]) -> RecordedProgram:
 
 
 def _ranks(families: Sequence[list[ProcessRecording]]) -> list[list[ProcessRecording]]:
-    """Return the ranks of the first run of a script. They are the first family and, if it has a rank number, the
-    families with other numbers that ran at the same time.
+    """Return the ranks of the first run of a script. They are the first family and, if this family has a rank number,
+    all families with other rank numbers that ran at the same time.
     """
     first = families[0]
     if _rank(first[0]) is None:
@@ -220,8 +222,9 @@ def _overlap(one: ProcessRecording, other: ProcessRecording) -> bool:
 
 
 def _families(recordings: Sequence[ProcessRecording]) -> list[list[ProcessRecording]]:
-    """Return processes grouped by rank. Each group begins with the rank's own process. A process is a rank itself,
-    whatever process started it, if it has a rank number of its own, or if it trains and is not a worker of a loader.
+    """Return processes grouped by rank. Each group begins with the rank's own process. A process is a rank itself if it
+    has a rank number of its own, or if it trains and is not a worker of a loader. It does not matter which process
+    started it.
     """
     by_number = {(recording.process.host, recording.process.process): recording for recording in recordings}
     families: dict[int, list[ProcessRecording]] = {}
@@ -244,7 +247,7 @@ def _is_own(process: ProcessRecording, parent: ProcessRecording) -> bool:
 
 
 def _rank(recording: ProcessRecording) -> int | None:
-    """Return the rank number that the launcher gave, otherwise the one that a library gave."""
+    """Return the rank number from the launcher or, if the launcher gave none, the rank number from a library."""
     if recording.process.rank is not None:
         return recording.process.rank[0]
     return next((event.values[0] for event in recording.events if event.kind == "rank"), None)
@@ -315,8 +318,8 @@ class _Walk:
 
     def _loader(self, number: Any) -> str | None:
         """Return the name of a loader. Some programs create a new loader for each epoch. Therefore, loaders with the
-        same settings have the same name, and so have pipelines of tf.data with the same stages. Return None for
-        iterators that TensorFlow creates for itself.
+        same settings have the same name. Pipelines of tf.data with the same stages also have the same name. Return None
+        for iterators that TensorFlow creates for itself.
         """
         if not isinstance(number, list):
             return self._names.get(number, str(number))
@@ -336,8 +339,8 @@ class _Walk:
         self._begin(event, loader)
 
     def _begin(self, event: Event, loader: str) -> _OpenPass:
-        """Begin a pass. Its begin is before the event, because workers begin to read, and the program to wait, before
-        that.
+        """Begin a pass. The pass begins before its event, because workers begin to read, and the program begins to
+        wait, before the event is written.
         """
         made = self._open[_key(event.values[0])] = _OpenPass(loader, event.time - event.values[1])
         self._passes.append(made)

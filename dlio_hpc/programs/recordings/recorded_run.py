@@ -75,9 +75,9 @@ def exports(values: Mapping[str, str]) -> str:
 
 
 def run(command: Sequence[str], values: Mapping[str, str], folder: Path) -> None:
-    """Replace this process by the program, with these variables. Exit code, signals and terminal are then those of the
-    program. A separate process prints the summary of the recording after the program has ended. Raise OSError if the
-    program cannot be run.
+    """Replace this process by the program, with these variables. The program then has the terminal, gets the signals
+    and gives the exit code. A separate process prints the summary of the recording after the program has ended. Raise
+    OSError if the program cannot be run.
     """
     program = os.getpid()
     if sys.stderr is not None:  # the caller may have closed it
@@ -125,8 +125,8 @@ def _summarize(program: int, folder: Path) -> NoReturn:
 
 
 def _close_inherited() -> None:
-    """Close all files except the first three. Processes that wait for these files to close, or for a lock, then wait
-    only for the program.
+    """Close all files except the first three. Other processes may wait until these files are closed, or until a lock is
+    free. They then wait only for the program, not for this process.
     """
     for number in map(int, os.listdir("/proc/self/fd")):
         if number > 2:
@@ -157,5 +157,5 @@ def summary(folder: Path) -> str:
         killed += b',"end"]' not in content[-_TAIL:]
     state = f"recorded {counted(len(paths), 'process')} in {size:,} B"
     state += f"; {killed} of them did not end by themselves" if killed else ""
-    state += f"; {counted(faults, 'remark')} on what is not recorded" if faults else ""
+    state += f"; {counted(faults, 'remark')} about data that are not recorded" if faults else ""
     return f"{state}; see: dlio-hpc characterize {shlex.quote(str(folder))}"

@@ -11,8 +11,8 @@ from dlio_hpc.programs.step_check import StepProfile
 
 def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_in_memory: bool) -> StepProfile:
     """Return the steps of the training loader. is_in_memory: whether the workload reads the dataset into memory. The
-    program may read the dataset in the first pass, which is then ignored. Bytes are unknown if the dataset is, or may
-    be, mapped into memory, because the kernel only counts bytes of system calls.
+    program may read the dataset in the first pass, which is then ignored. The bytes are unknown if the dataset may be
+    mapped into memory, because the kernel only counts bytes of system calls.
     """
     doubt = doubted_data.doubt(program, made, data)
     is_in_doubt = data.is_mapped or (data.is_memory and bool(doubt))

@@ -27,9 +27,9 @@ class RecordedTraining(NamedTuple):
     """Training of a program. loader: name of its loader. settings: settings of the loader, with the names of its
     library. passes: passes of each rank over the loader. evaluation: passes of each rank for evaluation, which have no
     steps. is_proven: whether optimizer steps, steps of fit, or gradients were recorded. other_loaders: names of other
-    loaders with steps. beside_it: names of loaders whose batches alternate with those of the training loader. per_item:
-    samples per item of the dataset. is_in_thread: whether a thread of the program requests the batches. Such a thread
-    may wait for the program in between.
+    loaders with steps. beside_it: names of loaders whose batches alternate with the batches of the training loader.
+    per_item: samples per item of the dataset. is_in_thread: whether a thread of the program requests the batches. Such
+    a thread may wait for the program in between.
     """
 
     loader: str
@@ -114,7 +114,7 @@ def _of_loaders(passes_of: Mapping[str, Sequence[Pass]], names: set[str]) -> lis
 
 def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> int:
     """Return the samples per item of the dataset. There is more than one if the program's own collate function makes
-    all batches longer than their number of items, by the same factor.
+    all batches longer than their number of items. The factor must be the same for all batches.
     """
     items = settings.get("batch_size")
     if settings.get("library") != "torch" or not items or str(settings.get("collate")).startswith("default"):
@@ -125,15 +125,17 @@ def _per_item(settings: Mapping[str, Any], passes: Sequence[Sequence[Pass]]) -> 
 
 
 def _beside(mine: Sequence[Pass], passes: Sequence[Pass]) -> list[Pass]:
-    """Return the passes over other loaders that returned batches between those of the training loader."""
+    """Return the passes over other loaders, if these loaders returned batches between batches of the training
+    loader.
+    """
     batches = sorted((batch for one in mine for batch in one.batches), key=lambda batch: batch.time)
     loaders = {one.loader for one in mine}
     return [one for one in passes if one.loader not in loaders and is_between(batches, one.batches)]
 
 
 def _from_first(one: Pass, together: Sequence[Pass]) -> Pass:
-    """Return a pass whose begin is that of the earliest pass that overlaps it, because the workers of these passes
-    begin to read together.
+    """Return the pass with its begin moved back to the begin of the earliest pass that overlaps it, because the workers
+    of these passes begin to read together.
     """
     begins = [other.begin for other in together if other.begin <= one.end and one.begin <= other.end]
     return one._replace(begin=min([one.begin, *begins]))
@@ -170,7 +172,7 @@ def _settings(program: RecordedProgram, loader: str, pipeline: Pipeline | None) 
 
 
 def reasons(program: RecordedProgram, made: RecordedTraining) -> list[str]:
-    """Return the reasons why the recording is no evidence of training."""
+    """Return the reasons why the recording does not show that the program trains."""
     if made.is_proven:
         return []
     if max(map(len, made.passes)) > 1 and recorded_checkpoints.models(program):
@@ -182,9 +184,9 @@ def reasons(program: RecordedProgram, made: RecordedTraining) -> list[str]:
 
 
 def evaluation_of_epochs(made: RecordedTraining) -> list[list[Pass]]:
-    """Return the evaluation passes of each rank that a workload can have. If there are more of them than epochs, return
-    only the first one after the begin of each epoch. Other passes check the data before the training, or test the model
-    after it.
+    """Return the evaluation passes of each rank that a workload can have. If there are more evaluation passes than
+    epochs, return only the first one after the begin of each epoch. Other passes check the data before the training, or
+    test the model after it.
     """
     return [
         others if len(others) <= len(mine) else _first_of_each(others, [one.begin for one in mine])

@@ -47,7 +47,9 @@ _SURE: dict[str, Confidence] = {
 
 
 def values(program: RecordedProgram, made: RecordedTraining, data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the keys of the workload. made: the training. data: its dataset."""
+    """Return the keys of the workload. program: the recorded program. made: training of the program. data: dataset that
+    the training reads.
+    """
     in_memory = [batch.bytes / max(batch.samples or 1, 1) for batch in made.batches]
     keys = _dataset(program, _distinct(program, made), data, round(statistics.median(in_memory or [0])))
     keys |= _reader(program, made, data, keys["dataset.samples_per_file"].value)
@@ -74,8 +76,8 @@ def _used(made: RecordedTraining) -> int:
 def _inconsistent(
     program: RecordedProgram, made: RecordedTraining, keys: Mapping[str, DerivedValue]
 ) -> dict[str, DerivedValue]:
-    """Return keys with lower confidence if together they give another number of steps than the program made, because
-    one of them must be wrong. Return an empty dict if the number is the same.
+    """Compare the number of steps that the keys give with the number of steps that the program made. If they differ,
+    one of the keys must be wrong: return the keys with lower confidence. If they are equal, return an empty dict.
     """
     names = ("dataset.files", "dataset.samples_per_file", "reader.batch_size", "train.epochs", "train.steps")
     files, per_file, batch, epochs, steps = (keys[name].value for name in names)
@@ -89,8 +91,8 @@ def _inconsistent(
 
 
 def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys that are less certain if a pipeline repeats its files without an end, because the end of a pass
-    over the files is unknown.
+    """Return the keys that are less certain if a pipeline repeats its files without an end. The end of a pass over the
+    files is then unknown.
     """
     if made.pipeline is None or made.pipeline.repeats is not None:
         return {}
@@ -99,8 +101,8 @@ def _endless(made: RecordedTraining, keys: Mapping[str, DerivedValue]) -> dict[s
 
 
 def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the size of a sample with lower confidence if other reads in the passes are left out. Return an empty dict
-    if none are left out.
+    """Return the size of a sample with lower confidence if other reads in the passes are left out. Otherwise, return an
+    empty dict.
     """
     other, name = data.other_reads, "dataset.sample.bytes"
     if other is None or name not in keys or other.bytes <= (1 - _IN_WHOLE) * other.bytes_of_data:
@@ -110,8 +112,8 @@ def _incomplete(data: RecordedData, keys: Mapping[str, DerivedValue]) -> dict[st
 
 
 def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the checkpoint keys with steps of the workload, each of which takes one batch. A program makes fewer
-    optimizer steps than batches if it accumulates gradients, and more if it has several.
+    """Return the checkpoint keys, converted to steps of the workload. A step of the workload takes one batch. A program
+    makes fewer optimizer steps than batches if it accumulates gradients, and more if it has several optimizers.
     """
     every = keys.get("checkpoint.every_steps")
     steps = sum(one.steps for one in made.passes[0])
@@ -126,7 +128,7 @@ def _in_batches(made: RecordedTraining, keys: dict[str, DerivedValue]) -> dict[s
 
 def _of_items(keys: Mapping[str, DerivedValue], per_item: int) -> dict[str, DerivedValue]:
     """Return the keys that depend on the assumption that the rows of an item are samples."""
-    reason = f"a batch has {per_item:,} rows for each item of the dataset, which are taken for samples"
+    reason = f"a batch has {per_item:,} rows for each item of the dataset; each row is treated as a sample"
     names = ("dataset.samples_per_file", "dataset.sample.bytes", "reader.batch_size")
     return {name: keys[name].at_most("medium", reason) for name in names if name in keys}
 
@@ -161,7 +163,9 @@ def _distinct(program: RecordedProgram, made: RecordedTraining) -> int:
 
 
 def _is_of_batches(made: RecordedTraining) -> bool:
-    """Return whether the loader does not batch, so that its samples are batches that the program makes."""
+    """Return whether the loader does not batch, because the program makes its own batches. Each sample of the loader is
+    then a batch.
+    """
     return made.settings.get("batch_size") is None and made.settings.get("library") == "torch"
 
 
@@ -178,7 +182,9 @@ def _is_sharded(program: RecordedProgram, made: RecordedTraining) -> bool:
 
 
 def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory: int) -> dict[str, DerivedValue]:
-    """Return the keys of the dataset. total: number of samples. in_memory: bytes of a sample in memory; 0: unknown."""
+    """Return the keys of the dataset. total: number of samples. in_memory: bytes of a sample in memory; 0 if they are
+    unknown.
+    """
     count, sizes = len(data.files), data.sizes
     opened_by = Counter(path for rank in program.ranks for path in _paths_of(rank, data))
     is_shared = count == 1
@@ -261,8 +267,8 @@ def _array_bytes(reads: Sequence[Read]) -> list[int]:
 
 
 def _equal_arrays(reads: Sequence[Read]) -> dict[str, DerivedValue]:
-    """Return the keys for several arrays per file if all files have the same arrays, at least two, and if each visit to
-    a file reads all of them. Otherwise return an empty dict.
+    """Return the keys for several arrays per file if all files have the same two or more arrays, and if each visit to a
+    file reads all arrays of the file. Otherwise return an empty dict.
     """
     by_file: dict[tuple[Path, str], list[tuple[int, int | None]]] = {}
     for read in reads:
@@ -294,7 +300,7 @@ def _of_table(data: RecordedData) -> dict[str, DerivedValue]:
     width = Counter(widths).most_common(1)[0][0] if widths else 1
     return {
         "dataset.sample.shape": _recorded([width], f"tables of {width:,} columns"),
-        "dataset.sample.dtype": DerivedValue("float32", "unknown", "the only type that csv files have"),
+        "dataset.sample.dtype": DerivedValue("float32", "unknown", "csv files have only this type"),
     }
 
 
@@ -326,7 +332,7 @@ def _of_arrays(data: RecordedData, total: int) -> dict[str, DerivedValue]:
 
 
 def _ratio(arrays: Arrays, data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the compression ratio of the contents: bytes of the arrays, divided by those of the files."""
+    """Return the compression ratio of the contents: bytes of the arrays, divided by bytes of the files."""
     whole, stored = sum(map(math.prod, arrays.shapes)) * arrays.itemsize, sum(data.sizes)
     if not stored or not 1 < whole / stored <= _MOST_RATIO:
         return {}
@@ -415,7 +421,7 @@ def _compute(made: RecordedTraining) -> DerivedValue:
     if any(batch.is_step for batch in made.batches):
         # Steps of fit: the first compiles the model.
         middle = statistics.median(times)
-        evidence = f"median of {len(times):,} steps of fit, with the wait for their batches"
+        evidence = f"median of {len(times):,} steps of fit, including the wait for their batches"
         return DerivedValue(round(middle, 6), "medium", evidence)
     if not times:
         return DerivedValue(0, "unknown", "no time between two batches was recorded")
@@ -494,7 +500,7 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         "reader.batch_size": loop.batch,
         "reader.read_threads": _recorded(1, "no worker processes", "medium"),
         "reader.prefetch": DerivedValue(
-            None, "unknown", "a loop of the program's own does not show what it reads ahead"
+            None, "unknown", "the program's own loop does not show how much it reads ahead"
         ),
         "reader.shard": _recorded(is_sharded, "files of each rank", "medium"),
         "reader.shuffle.files": order if not has_many or len(data.files) > 1 else order._replace(value=False),
@@ -516,8 +522,8 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
 
 def _doubted(keys: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return the keys of a program with far fewer reads than steps, with lower confidence. Such a program keeps its
-    data in memory, or reads them by calls that are not recorded. The keys for the files and the checkpoints keep their
-    confidence.
+    data in memory, or reads its data by calls that are not recorded. The keys for the files and the checkpoints keep
+    their confidence.
     """
     sure = ("dataset.format", "dataset.file", "checkpoint.")
     doubt = "far fewer reads than steps were recorded"

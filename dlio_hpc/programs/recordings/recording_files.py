@@ -148,8 +148,7 @@ def _load(path: Path) -> ProcessRecording:
 def _faults(events: Sequence[Event], torn: int) -> Iterator[str]:
     if torn:
         yield (
-            f"{counted(torn, 'torn line')}, as when a process is killed while it writes, or as in a file "
-            "that no recorder wrote"
+            f"{counted(torn, 'torn line')}: a process was killed while it wrote, or the file is not from the recorder"
         )
     for event in events:
         if event.kind == "fault":

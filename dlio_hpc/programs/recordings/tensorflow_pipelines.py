@@ -17,8 +17,8 @@ class Pipeline(NamedTuple):
     """A pipeline. format: format of the files that it reads; empty if a function of the program reads them. files:
     files that it names. batch: samples per batch. interleave: number of files that are read in turn. threads: None if
     TensorFlow chooses. ahead: number of batches that are ready or in a shuffle buffer; None if TensorFlow chooses.
-    buffer: bytes of a request. repeats: passes of the pipeline over its files in one pass of its iterator; None if
-    there is no end.
+    buffer: bytes of a request. repeats: passes of the pipeline over its files in one pass of its iterator; None if the
+    pipeline repeats its files without an end.
     """
 
     format: str
@@ -71,7 +71,7 @@ def of(stages: Mapping[int, PipelineStage], name: str) -> Pipeline | None:
 
 
 def _batch(parts: Sequence[PipelineStage]) -> int | None:
-    """Return the samples per batch. Nested batch stages multiply. Stages before unbatch() do not count."""
+    """Return the samples per batch. Nested batch stages multiply. Stages before unbatch() are ignored."""
     sizes: list[int | None] = []
     for stage in parts:
         if stage.name in _BATCHES:

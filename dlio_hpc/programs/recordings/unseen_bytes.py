@@ -13,8 +13,8 @@ _MUCH, _LEAST = 0.25, 1 << 20
 
 def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: float) -> str | None:
     """Return a sentence on the bytes that were read between `begin` and `end` without a recorded call. Return None if
-    they are few, or if the kernel did not count. Recorded reads of compressed data have more bytes than the kernel
-    counts, so they may hide other reads.
+    these bytes are few, or if the kernel did not count. Recorded reads of compressed data have more bytes than the
+    kernel counts, and may therefore hide other reads.
     """
     counts = [count for rank in ranks for count in read_counts.of(rank)]
     if not counts:
@@ -25,8 +25,8 @@ def note(ranks: Sequence[RankRecording], data: RecordedData, begin: float, end: 
     if unseen < max(_LEAST, _MUCH * total):
         return None
     return (
-        f"of {format_size(total)} that the kernel counted in the passes, {format_size(unseen)} are not those of the "
-        "recorded reads: they are those of other loaders, of libraries that read more than was requested, or of "
+        f"the kernel counted {format_size(total)} in the passes; {format_size(unseen)} of them do not belong to "
+        "recorded reads, but to other loaders, to libraries that read more than was requested, or to "
         "calls that are not recorded"
     )
 

@@ -25,9 +25,9 @@ _SAME = 0.5
 
 
 def combine(recording: Character, log: Character) -> Character:
-    """Return the character of a program from its recording and its log. log: character with a workload, even if the I/O
-    in the log does not look like training, because the recording decides that. Raise ConfigError if the two are not
-    from the same run.
+    """Return the character of a program from its recording and its log. log: character derived from the log. It must
+    have a workload even if the I/O in the log does not look like training, because the recording decides whether the
+    program trains. Raise ConfigError if recording and log are not from the same run.
     """
     _check(recording, log)
     notes = [*recording.notes, *log.notes]
@@ -65,9 +65,9 @@ def _share_of_files(recording: Character, log: Character) -> float:
 
 
 def _chosen(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the value with the higher confidence for each key, or the recorded value if both are equal. If both have
-    low confidence in the shape of a sample, the value of the log is used, because the log at least shows the arrays
-    that are read.
+    """Return the value with the higher confidence for each key. If both have the same confidence, return the recorded
+    value. If both have low confidence in the shape of a sample, the value of the log is used, because the log at least
+    shows the arrays that are read.
     """
     is_unsure = _least(recorded) <= sureness("low")
     is_geometry_logged = _least(logged) >= _least(recorded) if is_unsure else _least(logged) > _least(recorded)
@@ -96,8 +96,8 @@ def _unfit(keys: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> se
 
 def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue]) -> dict[str, DerivedValue]:
     """Return `reader.transfer_size` if the log treats each request as a sample, but the samples in the recording are
-    larger. Also return it if the samples are smaller and the format is HDF5, because a program may then read several
-    samples in a call.
+    larger than a request. Also return it if the samples are smaller than a request and the format is HDF5, because a
+    program may then read several samples in a call.
     """
     request, own, size = logged.get("reader.transfer_size"), *(made.get(_SIZE) for made in (logged, recorded))
     if request is None or request.value is not None or own is None or size is None or "dataset.chunk" in recorded:
@@ -110,7 +110,9 @@ def _request(recorded: dict[str, DerivedValue], logged: dict[str, DerivedValue])
 
 
 def _least(keys: dict[str, DerivedValue]) -> int:
-    """Return the lowest confidence of the keys that describe a sample, without the type of its values."""
+    """Return the lowest confidence of the keys that describe a sample. The key for the type of its values is not
+    included.
+    """
     return min(
         sureness(value.confidence)
         for key, value in keys.items()

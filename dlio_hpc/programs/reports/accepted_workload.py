@@ -1,4 +1,4 @@
-"""A derived workload that dlio-hpc accepts. A value that contradicts another value is left at its default."""
+"""A derived workload that dlio-hpc accepts. If two values contradict each other, one of them is left at its default."""
 
 import re
 import tempfile
@@ -17,7 +17,7 @@ _KEY = re.compile(r"[a-z_]+(?:\.[a-z_]+)*")
 
 def write(character: Character, name: str) -> tuple[Character, str]:
     """Return the text of the workload, and the character without the values that were left out. Raise ConfigError if
-    the workload is refused even without them.
+    the workload is refused even without these values.
     """
     while True:
         text = workload_yaml.write(character, name)

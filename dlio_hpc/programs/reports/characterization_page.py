@@ -57,8 +57,8 @@ def of_character(character: Character) -> Page:
 
 
 def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
-    """Return one dict per role. It contains sums over the files with this role, and the names of the busiest of these
-    files. The role with the most bytes comes first.
+    """Return one dict for each role: sums over the files with this role, and the names of the busiest of these files.
+    The role with the most bytes comes first.
     """
     groups: dict[str, list[Role]] = defaultdict(list)
     for file in files:

@@ -79,14 +79,16 @@ class Checked(NamedTuple):
 
 
 def not_derived(character: Character, untraced_bytes: int) -> NotDerived:
-    """Return what is not derived from the log. untraced_bytes: bytes that the log counts but does not trace."""
+    """Return the parts of the program's I/O that are not derived from the log. untraced_bytes: bytes that the log
+    counts but does not trace.
+    """
     keys = {key: made.value for key, made in character.derived.keys.items() if made.confidence == "unknown"}
     return NotDerived(keys, workload_yaml.left_out(character.derived.roles), untraced_bytes, character.notes)
 
 
 def banner_of(verdict: CheckVerdict, run: Profile) -> Banner:
-    """Return the banner with the score, the tolerance, and the factors that differ, each with its values for the log
-    and the run. run: profile of the check run.
+    """Return the banner: the score, the tolerance, and the factors that differ. Each factor has its value for the log
+    and its value for the run. run: profile of the check run.
     """
     return Banner(state_of(verdict.exit_code), f"{_sentence(verdict)}{_compared(verdict, run)}.")
 
@@ -117,7 +119,7 @@ def _factor(factor: Factor) -> str:
 
 
 def _score(similarity: float, tolerance: float) -> str:
-    """Return the score with three decimals. If rounding moves it to the other side of the tolerance, return more
+    """Return the score with three decimals. If rounding moves the score to the other side of the tolerance, return more
     decimals.
     """
     short = f"{similarity:.3f}"
@@ -126,7 +128,7 @@ def _score(similarity: float, tolerance: float) -> str:
 
 
 def banner_of_steps(verdict: StepVerdict) -> Banner:
-    """Return the banner of the steps: which figures agree, and which differ."""
+    """Return the banner of the steps: the values that agree, and the values that differ."""
     state = state_of(verdict.exit_code)
     if verdict.outcome == "fail":
         differing = [_step_figure(factor) for factor in verdict.differing]
@@ -136,9 +138,9 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
         return Banner(state, f"the check run may read other data than the program: {verdict.doubt}.")
     if verdict.outcome == "incomplete":
         why = "" if "bytes of a step" in known else "; without the bytes of a step, data are not compared"
-        return Banner(state, f"too few figures of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
+        return Banner(state, f"too few values of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
     percent = f"{100 * (1 - verdict.tolerance):.3g} %"
-    return Banner(state, f"{', '.join(known)} are those of the recorded program within {percent}.")
+    return Banner(state, f"{', '.join(known)} agree with the recorded program within {percent}.")
 
 
 def _step_figure(factor: StepFactor) -> str:

@@ -33,11 +33,10 @@ def operand(name: str, path: Path) -> Literal["reference", "job", "log"]:
 
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
     """Return the profile that `name` stands for. If `name` is a file of reference profiles, return all its profiles. A
-    folder of logs, or a pattern that matches several logs, stands for one program without MPI.
-    path: path of the job, archive or log; ignored if `name` is a reference profile. run: name of a run of the job; None
-    selects the last measured run with a result. only: regular expression, used only if `path` is a log. It selects
-    those files recorded in the log whose path it matches. None selects all recorded files that are neither programs nor
-    libraries.
+    folder of logs, or a pattern that matches several logs, stands for one program without MPI. path: path of the job,
+    archive or log; ignored if `name` is a reference profile. run: name of a run of the job; None selects the last
+    measured run with a result. only: regular expression, used only if `path` is a log. Files in the log are selected if
+    their paths match `only`. None selects all files in the log except programs and libraries.
     """
     if reference_profile.is_reference(name):
         return [io_profile.of_reference(reference) for reference in reference_profile.load(name)]
@@ -46,7 +45,7 @@ def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[P
 
 def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
     """Return the single profile that `name` stands for. Raise ConfigError if `name` stands for several profiles. The
-    parameters are those of load_all().
+    parameters are the same as for load_all().
     """
     if reference_profile.is_reference(name):
         return io_profile.of_reference(reference_profile.load_one(name))
@@ -61,8 +60,8 @@ def of_character(character: Character, title: str) -> Profile:
 
 
 def examined(character: Character, title: str, is_dataset: bool = False) -> Examined:
-    """Return the analysis of characterized logs, with the files and traces of of_character(). is_dataset: whether only
-    the files of the dataset are analysed.
+    """Return the analysis of characterized logs. It uses the same files and traces as of_character(). is_dataset:
+    whether only the files of the dataset are analysed.
     """
     without = ("library", "other")
     paths = {
@@ -75,8 +74,8 @@ def examined(character: Character, title: str, is_dataset: bool = False) -> Exam
 
 
 def _only_saved(character: Character) -> set[str]:
-    """Return the files that the program only saves. If a library closes a file in a way that Darshan does not see,
-    Darshan attributes reads of the next file with the same descriptor to the saved file.
+    """Return the files that the program only saves. A library may close such a file in a way that Darshan does not see.
+    Darshan then attributes the reads of the next file with the same descriptor to the saved file.
     """
     keys = character.derived.keys
     if "checkpoint.read_back" in keys and keys["checkpoint.read_back"].value:
@@ -86,8 +85,8 @@ def _only_saved(character: Character) -> set[str]:
 
 def comparable(character: Character, title: str, run: Profile) -> Profile:
     """Return the profile of characterized logs for the comparison with a check run. If the run has no Darshan log, only
-    its reads of the dataset are known, with sizes rounded to a quarter of an octave. The profile is then limited in the
-    same way.
+    its reads of the dataset are known. Their sizes are rounded to a quarter of an octave. The profile is then limited
+    in the same way.
     """
     if run.source != io_profile.MEASURED:
         return of_character(character, title)
@@ -174,8 +173,8 @@ def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
 
 
 def _of_run(outcome: JobOutcome, evidence: RunFiles) -> Profile:
-    """Return the profile of a run. It is made from the run's Darshan log. If the log is missing or cannot be used, it
-    is made from the benchmark's own result and timeline.
+    """Return the profile of a run. The profile is made from the Darshan log of the run. If the log is missing or cannot
+    be used, the profile is made from the benchmark's own result and timeline.
     """
     run, result = evidence.run, evidence.run.result
     assert result is not None

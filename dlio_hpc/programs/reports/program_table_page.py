@@ -14,7 +14,7 @@ _HEADER = ("program, job", "ranks", "time", "read", "wrote", "MB/s", "request", 
 _LEGEND = (
     "ranks: ranks or processes. read, wrote, request: bytes, K = 1024. MB/s: bytes read, divided by the time with "
     "reads in flight; without a trace, by the mean time of a rank in reads. request: the most frequent size. trust: "
-    "good, or the first fault. training: whether the reads look like those of a training program."
+    "good, or the first fault. training: whether the reads look like reads of a training program."
 )
 _NAMES: dict[Trust, str] = {
     "good": "good", "part": "without a complete trace", "incomplete": "incomplete", "unreadable": "unreadable",
@@ -44,7 +44,7 @@ def banner_of(rows: Sequence[ProgramRow], copies: int) -> Banner:
     return Banner(
         gravest([Banner(_state(row), "") for row in rows]).state if rows else "not measured",
         f"{_number(len(rows), 'program')} from {_number(logs, 'log')}{left_out}: {trusts or 'none'}; {training} "
-        f"{'reads' if training == 1 else 'read'} as training does.",
+        f"{'looks' if training == 1 else 'look'} like training.",
     )
 
 

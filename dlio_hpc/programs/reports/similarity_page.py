@@ -1,5 +1,5 @@
-"""Report of similarities: of two programs, with their factors and measures, or of a matrix of programs. The banner
-compares the score with those of published pairs.
+"""Report of similarities. It shows two programs with their factors and measures, or a matrix of programs. The banner
+compares the score with the scores of published pairs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -116,9 +116,10 @@ def _cosines(matrix: Matrix, heads: Sequence[str]) -> Table:
 
 
 def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = "") -> Banner:
-    """Return the banner for two programs: their pattern similarity, and the ranges of that of published pairs. It is
-    good only if the score is above that of all published pairs of different applications, and as high as usual for two
-    runs of one application. programs: names of both.
+    """Return the banner for two programs: their pattern similarity, and the ranges of the pattern similarity of
+    published pairs. The banner is good under two conditions: the score is above the scores of all published pairs of
+    different applications, and it is as high as is usual for two runs of one application. programs: names of both
+    programs.
     """
     score, others = similarity.pattern.ratio, rows.other_scores(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
@@ -129,7 +130,7 @@ def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = ""
     one, two = (f"{scores.least:.3f} to {scores.most:.3f}" for scores in (same, different))
     state: State = "inconclusive"
     if score < same.least:
-        state, meaning = "bad", f"is below that of published pairs of one application ({one})"
+        state, meaning = "bad", f"is below the scores of published pairs of one application ({one})"
     elif score <= different.most:
         meaning = (
             f"is not conclusive: published pairs of one application have {one}, median {same.median:.3f}; pairs of "
@@ -137,12 +138,15 @@ def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = ""
         )
     elif score < USUAL:
         meaning = (
-            f"is above that of published pairs of different applications ({two}), but below {USUAL:.2f}, which two "
-            f"runs of one application usually reach (published pairs: {one}, median {same.median:.3f})"
+            f"is above the scores of published pairs of different applications ({two}), but below {USUAL:.2f}, which "
+            f"two runs of one application usually reach (published pairs: {one}, median {same.median:.3f})"
         )
     else:
         state = "good"
-        meaning = f"is above that of published pairs of different applications ({two}); pairs of one have {one}"
+        meaning = (
+            f"is above the scores of published pairs of different applications ({two}); pairs of one application "
+            f"have {one}"
+        )
     subject = f"{programs}: pattern similarity" if programs else "Pattern similarity"
     return Banner(state, f"{subject} {score:.3f} {meaning}. Other scores: {others}.")
 

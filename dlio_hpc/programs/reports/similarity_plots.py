@@ -76,8 +76,8 @@ def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
 
 
 def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
-    """Draw lines at the median, mean and largest request size of a program whose distribution is unknown. Return a list
-    with one sentence for the caption.
+    """Draw lines at the median, mean and largest request size of a program. The distribution of this program is
+    unknown. Return a list with one sentence for the caption.
     """
     for name, style in (("median", "-"), ("mean", "--"), ("max", ":")):
         value = getattr(profile, f"request_{name}")

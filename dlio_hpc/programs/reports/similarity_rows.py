@@ -56,11 +56,11 @@ LEGEND = (
     "applications on 128 nodes; CANDLE, CosmoFlow and ImageNet all stream 256 KiB. All scores use the factors that "
     "are known for A and B. The cosine of the DLIO paper (CCGrid 2021) includes time, rates and bytes: compare it only "
     "between runs of one scale on one machine. Pattern similarity: mean of smaller / larger, over the factors that do "
-    "not depend on scale and machine. It disregards one request in a hundred, so that a difference may count less than "
+    "not depend on scale and machine. It ignores one request in a hundred, so a difference may be smaller than "
     "in the cosine."
 )
 APART = (
-    "Apart: mean number of doublings between the requests of one program and those of the other. "
+    "Apart: mean number of doublings between the requests of one program and the requests of the other. "
     "Near: 1 for equal requests, halved with each doubling."
 )
 
@@ -187,7 +187,9 @@ def short(profile: Profile) -> str:
 
 
 def names(profiles: Sequence[Profile]) -> list[str]:
-    """Return the short names of the profiles if all of them differ, otherwise their titles."""
+    """Return the short names of the profiles if all short names differ. Otherwise, return the titles of the
+    profiles.
+    """
     labels = [short(profile) for profile in profiles]
     return labels if len(set(labels)) == len(labels) else [profile.title for profile in profiles]
 
@@ -200,7 +202,7 @@ def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
 
 
 def own(row: MatrixRow) -> str:
-    """Return text that says whether the nearest column of a row is that of the row's own application."""
+    """Return text that says whether the nearest column of a row has the same application as the row."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
@@ -213,8 +215,8 @@ def cells(row: MatrixRow) -> list[str]:
 
 
 def found_own(matrix: Matrix) -> str:
-    """Return one or two sentences that say for how many rows the nearest column is the row's own application. In the
-    first sentence, all known factors are compared; in the second, only observed factors. If no row's application is
+    """Return one or two sentences that say for how many rows the nearest column has the same application as the row. In
+    the first sentence, all known factors are compared; in the second, only observed factors. If no row's application is
     among the columns, the sentence says which programs are nearest to each other.
     """
     rows = [row for row in matrix.rows if row.finds_own is not None]
@@ -249,7 +251,7 @@ def _nearest_pair(matrix: Matrix) -> str:
 
 
 def _right(rows: Sequence[MatrixRow]) -> str:
-    """Return text that says for how many of these rows the nearest column is the row's own application."""
+    """Return text that says for how many of these rows the nearest column has the same application as the row."""
     right = sum(bool(row.finds_own) for row in rows)
     tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
     return f"{right} of {len(rows)}" + (f" ({tied} of them tied)" if tied else "")

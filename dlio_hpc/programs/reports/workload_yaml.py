@@ -52,7 +52,9 @@ def text(value: str) -> str:
 
 
 def default_name(character: Character) -> str:
-    """Return a name for the workload: that of the program's script or module, otherwise that of its executable."""
+    """Return a name for the workload: the name of the program's script or module or, if there is none, of its
+    executable.
+    """
     stem = logs_by_program.short_name(character.log.job.program)
     return (
         "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"

@@ -42,9 +42,9 @@ class Profile(Struct, frozen=True):
     io_s: seconds with at least one request in flight, as the mean over ranks. bytes: bytes read and written by all
     ranks. request_*: sizes of requests in bytes. rate_*: bandwidth of individual requests in MB/s (1e6 bytes).
     sequential, consecutive: shares of all requests. around_median: request sizes at the quantiles 0.5 - SLACK and 0.5 +
-    SLACK. around_min: smallest size, and that at the quantile SLACK. sizes: distribution of request sizes, in which
-    each request has the same weight. volumes: the same, in which each request is weighted by its bytes. jumps:
-    distribution of the distances in a file between successive requests (request_distance.jumps).
+    SLACK. around_min: smallest size, and the size at the quantile SLACK. sizes: distribution of request sizes, in which
+    each request has the same weight. volumes: distribution of request sizes, in which each request is weighted by its
+    bytes. jumps: distribution of the distances in a file between successive requests (request_distance.jumps).
     """
 
     title: str
@@ -236,9 +236,9 @@ def _of_counters(operations: list[Operation]) -> dict[str, Any]:
 
 def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
     """Return the fields of a profile that follow from a histogram of request sizes. The lower edge of a bin stands for
-    all sizes in the bin, because powers of two, which are the usual sizes, are lower edges. requests: total number of
-    requests. The histogram counts fewer if some requests returned no bytes or were made by libraries; the smallest size
-    and the median are then unknown.
+    all sizes in the bin, because the usual sizes are powers of two, and these are lower edges. requests: total number
+    of requests. Some requests may be missing from the histogram, because they returned no bytes or were made by
+    libraries. The smallest size and the median are then unknown.
     """
     begin, counts = histogram.edges[:-1], histogram.reads
     some = np.flatnonzero(counts)
@@ -256,8 +256,9 @@ def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
 
 
 def _share(operations: list[Operation], shares: list[float | None]) -> float | None:
-    """Return the share of all requests that have some property, such as being sequential. shares: the share among the
-    reads, and the share among the writes. A share that is None is left out. Return None if both are None.
+    """Return the share of all requests that have some property, such as being sequential. shares: the share of the
+    reads and the share of the writes that have this property. A share that is None is left out. Return None if both are
+    None.
     """
     known = [
         (operation.requests, share) for operation, share in zip(operations, shares, strict=True) if share is not None

@@ -109,8 +109,8 @@ def load(name: str) -> list[Named]:
 
 
 def load_one(name: str) -> Named:
-    """Load the profile with this name, or the only profile of a file. Raise ConfigError if the name is that of a file
-    with several profiles.
+    """Load the profile with this name, or the only profile of a file. Raise ConfigError if the name is the name of a
+    file with several profiles.
     """
     references = load(name)
     if len(references) > 1:

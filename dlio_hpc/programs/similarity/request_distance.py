@@ -1,8 +1,9 @@
 """Distributions of requests on a logarithmic scale, whose unit is an octave (a doubling), and their distance.
 
 The distance is the Wasserstein distance, also called earth mover's distance (Rubner, Tomasi, Guibas, IJCV 40(2), 2000).
-It is the mean number of octaves by which the requests of one distribution must be moved to get the other distribution.
-Unlike a comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
+It is the mean number of octaves by which the requests of one distribution must be moved to obtain the other
+distribution. Unlike a comparison of bins, this distance is small for 256 KiB and 260 KiB, and large for 4 KiB and 4
+MiB.
 """
 
 import math
@@ -65,8 +66,8 @@ class Distance(NamedTuple):
 
 
 def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grain: Grain) -> RequestDistribution:
-    """Return the distribution of request sizes. sizes: sizes in bytes; a size of 0 counts as 1. weight: weight of each
-    request.
+    """Return the distribution of request sizes. sizes: sizes in bytes; a size of 0 is treated as 1. weight: weight of
+    each request.
     """
     return _gathered(np.log2(np.maximum(sizes, 1).astype(np.float64)), weight.astype(np.float64), grain)
 

@@ -10,11 +10,11 @@ each factor by the larger, and takes the mean over the factors. This is 1 minus 
 the paper, and it is 1 only for equal patterns. If one of n factors differs tenfold between the programs, the mean falls
 by 0.9 / n, but the cosine hardly changes.
 
-One percent of the requests (SLACK) must not change pattern similarity. Shares below SLACK therefore count as SLACK. If
-all requests of both programs are known, the median request size is replaced by a range: the values that the median can
-take if one percent of the requests changes. Without this range, one request can decide the median. For example, a
-program that reads each file in one request and then makes another request at the end of the file makes as many empty
-requests as full ones.
+One percent of the requests (SLACK) must not change pattern similarity. Shares below SLACK are therefore treated as
+SLACK. If all requests of both programs are known, the median request size is replaced by a range: the values that the
+median can take if one percent of the requests changes. Without this range, one request can decide the median. For
+example, a program that reads each file in one request and then makes another request at the end of the file makes as
+many empty requests as full ones.
 """
 
 import itertools
@@ -145,7 +145,7 @@ class MatrixRow(NamedTuple):
 
     @property
     def is_tied(self) -> bool:
-        """Whether the nearest columns include one of a different application than this row's."""
+        """Whether the nearest columns include a column of an application other than the row's own."""
         return bool(set(self.nearest) - set(self.own))
 
 
@@ -180,15 +180,15 @@ def matrix(rows: Sequence[Profile], columns: Sequence[Profile], names: tuple[str
 
 
 def as_seen(made: Matrix) -> Matrix:
-    """Return a matrix of the same programs as in `made`, but over the factors SEEN: the pattern factors that are
-    observed and not set by the workload.
+    """Return a matrix of the programs in `made`, with other factors: SEEN, the pattern factors that are observed and
+    not set by the workload.
     """
     return matrix([row.profile for row in made.rows], made.columns, SEEN)
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
-    """Compute the scores of pairs of the shipped profiles, which other scores are compared with. left_out: factors that
-    are not used, because they are unknown for the compared programs.
+    """Compute the scores of pairs of the shipped profiles. Other scores are compared with these scores. left_out:
+    factors that are not used, because they are unknown for the compared programs.
     """
     without = set(left_out)
     large, small = (list(map(io_profile.of_reference, reference_profile.load(name))) for name in (_PUBLISHED, _SMALLER))
@@ -236,8 +236,8 @@ def _difference(a: float, b: float) -> float:
 
 
 def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
-    """Return the scores over the factors with these names. If a factor is 0 for both programs, it counts as equal in
-    the ratio, and is not used for the cosine.
+    """Return the scores over the factors with these names. If a factor is 0 for both programs, the ratio treats it as
+    equal, and the cosine does not use it.
     """
     asked = [factor for factor in factors if factor.name in names]
     known = [(factor.a, factor.b, factor.apart) for factor in asked if factor.apart is not None]
