@@ -183,16 +183,14 @@ OVERRIDES = (
         DEMO + "-S dataset.compression=gzip -S dataset.format=raw",
         (
             "with -S dataset.compression=gzip -S dataset.format=raw",
-            "compression: gzip needs format: hdf5",
+            "compression=gzip needs format=hdf5",
             "not raw",
         ),
     ),
-    Mistake("chunk for npz", DEMO + "-S dataset.chunk=64KiB", ("chunk is for HDF5; format: npz", "leave chunk null")),
-    Mistake(
-        "direct in framework mode", DEMO + "-S reader.direct=true -S reader.mode=framework", ("needs mode: posix",)
-    ),
-    Mistake("columns of npz", DEMO + "-S dataset.columns=[float32]", ("columns", "format: parquet", "leave both null")),
-    Mistake("fork for native", DEMO + "-S reader.multiprocessing_context=spawn", ("needs loader: pytorch",)),
+    Mistake("chunk for npz", DEMO + "-S dataset.chunk=64KiB", ("chunk is for HDF5; format=npz", "leave chunk null")),
+    Mistake("direct in framework mode", DEMO + "-S reader.direct=true -S reader.mode=framework", ("needs mode=posix",)),
+    Mistake("columns of npz", DEMO + "-S dataset.columns=[float32]", ("columns", "format=parquet", "leave both null")),
+    Mistake("fork for native", DEMO + "-S reader.multiprocessing_context=spawn", ("needs loader=pytorch",)),
     Mistake(
         "ZeRO 2",
         "dlio-submit llama3_8b -s local --dry-run -S checkpoint.zero=2",
@@ -677,7 +675,7 @@ EXISTING = (
     Mistake(
         "format without a scan",
         DEMO + "-d data --existing '*' -S dataset.format=csv",
-        ("files of format: csv cannot be read", "raw"),
+        ("files of format=csv cannot be read", "raw"),
     ),
     Mistake(
         "size of existing files",
@@ -828,7 +826,7 @@ RESULTS = (
         {"a.darshan": ""},
     ),
     Mistake(
-        "import of a workload of ours", "dlio-hpc import w.yaml", ("nothing to import; run it: dlio-submit w",), _w(W)
+        "import of a workload of ours", "dlio-hpc import w.yaml", ("nothing to import. Run it: dlio-submit w",), _w(W)
     ),
     Mistake(
         "import of another YAML",
@@ -933,7 +931,7 @@ WITHOUT_EFFECT = (
     Mistake("archive to a file", "dlio-hpc archive extract x.tar.zst --to w.yaml",
             ("w.yaml is a file; give a folder",), _w(W)),
     Mistake("model and files", DEMO + "-S checkpoint.model=llama3_8b -S checkpoint.files=[10]",
-            ("model replaces files and model_bytes: set them to null, or model",)),
+            ("model replaces files and model_bytes: set files and model_bytes to null, or set model to null",)),
     Mistake("range of nothing", "dlio-hpc history --nodes many", ("found 'many'; use a whole number",)),
     Mistake("script that cannot run", "dlio-hpc record -o r -- ./train.py",
             ("cannot run ./train.py: Permission denied; write: dlio-hpc record -- python ./train.py",),
@@ -1125,7 +1123,7 @@ SYSTEM = (
     Mistake("criteria as a list", "dlio-hpc accept done --criteria c.yaml",
             ("criteria: found the list", "use a mapping, such as {busy: {min_au: 90%}}"),
             {"c.yaml": "name: c\ncriteria:\n- {min_au: 90%}\n"}),
-    Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; twice: a",),
+    Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; these occur twice: a",),
             _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4, "
                "columns: [{name: a, dtype: int8}, {name: a, dtype: int8}]}\n")),
     Mistake("range in a study", "dlio-submit --study s.yaml -s local --dry-run",
