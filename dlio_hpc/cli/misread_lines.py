@@ -61,7 +61,7 @@ def _refuse_order(program: str, command: click.Command, arguments: Sequence[str]
     if _option(command, name) is None and _option(called, name) is not None and called is not command:
         end = place + depth
         line = shlex.join([program, *arguments[place:end], *arguments[end:], *arguments[:place], *others])
-        raise click.UsageError(f"{name} is an option of {arguments[place]}; give it after the verb: {line}", context)
+        raise click.UsageError(f"{name} is an option of {arguments[place]}; give it after the command: {line}", context)
 
 
 def _called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Command, int]:

@@ -141,5 +141,5 @@ def unknown_variables(context: click.Context) -> Iterator[str]:
     known = {*_NO_OPTIONS, *(str(param.envvar) for _, param in _all_options(context) if param.envvar)}
     for name in strange:
         if name not in known:
-            meant = name_hint(name, known, similar=0.8).strip() or "dlio-hpc VERB --help lists the options"
+            meant = name_hint(name, known, similar=0.8).strip() or "dlio-hpc COMMAND --help lists the options"
             yield f"the environment variable {name} has no effect, because no option has this name; {meant}"
