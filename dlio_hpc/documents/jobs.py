@@ -244,7 +244,7 @@ def _tail(outcome: JobOutcome, file: str) -> list[str] | UnsetType:
 
 
 def of_jobs(outcomes: Sequence[JobOutcome], analyses: Sequence[Mapping[str, Analysis]] = ()) -> JobsDocument:
-    """Return the document of several jobs. analyses: for each job, the I/O of its runs by name; empty if it is unknown."""
+    """Return the document of several jobs. analyses: for each job, the I/O of its runs by name; empty if unknown."""
     known = [*analyses, *[{}] * (len(outcomes) - len(analyses))]
     jobs = [of_job(outcome, of_runs) for outcome, of_runs in zip(outcomes, known, strict=True)]
     return JobsDocument(study=outcomes[0].plan.study if outcomes else None, jobs=jobs)

@@ -46,7 +46,7 @@ class DarshanDocument(Versioned, frozen=True):
 
 
 def of_logs(examined: Sequence[Examined], merged: Sequence[Path] | None = None) -> DarshanDocument:
-    """Return the document of Darshan logs. merged: paths of the logs that were merged; None if --merge was not given."""
+    """Return the document of Darshan logs. merged: paths of the logs that were merged; None without --merge."""
     return DarshanDocument([_log(log, merged) for log in examined])
 
 

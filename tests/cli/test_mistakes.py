@@ -285,7 +285,9 @@ OPTIONS = (
         ("'--every': found '24'; give the unit, such as 24h",),
     ),
     Mistake("a change in percent", "dlio-hpc estimate demo --detect 5", ("found '5'; use a share such as 90% or 0.9",)),
-    Mistake("a power of no change", "dlio-hpc estimate demo --power 90%", ("--power: it belongs to --detect", "5%")),
+    Mistake(
+        "a power of no change", "dlio-hpc estimate demo --power 90%", ("--power has an effect only with --detect", "5%")
+    ),
     Mistake("a time between one night", DEMO + "--every 24h", ("--every", "give --nights 2 or more")),
     Mistake("no repeat", DEMO + "--repeat 0", ("'--repeat': found '0'; use a whole number of at least 1",)),
     Mistake("size in words", DEMO + "--dataset-size big", ("'--dataset-size': found 'big'; use a size such as 4096",)),
@@ -393,9 +395,7 @@ OPTIONS = (
         ("'--memory': Memory of a node, such as 512GiB",),
     ),
     Mistake("resume what does not exist", "dlio-submit --resume nosuch", ("no job or study 'nosuch' in dlio-runs",)),
-    Mistake(
-        "resume with other options", "dlio-submit --resume nosuch -N 2", ("--nodes: --resume continues the study",)
-    ),
+    Mistake("resume with other options", "dlio-submit --resume nosuch -N 2", ("--resume continues a study",)),
     Mistake("after what does not exist", "dlio-submit demo -s local --after nosuch", ("no job or study 'nosuch'",)),
 )
 
@@ -1041,13 +1041,13 @@ TARGETS = (
     Mistake("file of a folder that does not exist", "dlio-hpc history --openmetrics nowhere/dlio.prom",
             ("the folder nowhere does not exist; create it (mkdir -p)",)),
     Mistake("import into its source", "dlio-hpc import u.yaml -o ./u.yaml",
-            ("--output u.yaml is the file that is read, which is not written over; give another file",), IMPORTED),
+            ("--output u.yaml is also the input file, which is not overwritten; give another file",), IMPORTED),
     Mistake("page in place of criteria", "dlio-hpc accept done --criteria c.yaml --html c.yaml",
-            ("--html c.yaml is the file that is read",), _criteria("min_au: 1%")),
+            ("--html c.yaml is also the input file",), _criteria("min_au: 1%")),
     Mistake("page over notes", "dlio-hpc history --html notes.html",
             ("note: replaced notes.html, which was not written by dlio-hpc",), {"notes.html": "mine"}, 0),
     Mistake("name of a variable", "dlio-hpc install-site sw --env dlio-site=mycluster",
-            ("'dlio-site' cannot be the name of a variable", "'_', such as dlio_site")),
+            ("'dlio-site' is not a valid name of a variable", "'_', such as dlio_site")),
 )  # fmt: skip
 # Environment variables that set options.
 VARIABLES = (
@@ -1085,7 +1085,7 @@ OF_OTHER_VERBS = (
             ("dlio-hpc schema workload --text lists the keys",)),
     Mistake("key of a schema", "dlio-hpc schema workload reader.read_threads", ("grep -A3 KEY",)),
     Mistake("days as a number of jobs", "dlio-hpc history --last 30d",
-            ("found '30d'; use a whole number of at least 1; --last counts jobs; for days, use --since DAY",)),
+            ("found '30d'; use a whole number of at least 1; --last takes a number of jobs; for days, use --since DAY",)),
     Mistake("day after the end of a month", "dlio-hpc history --since 2026-11-31",
             ("use a day such as 2026-11-30", "2026-11 has 30 days")),
     Mistake("verb of a document misspelt", "dlio-hpc schema --json-of darshen", ("did you mean 'darshan'?",)),
@@ -1096,8 +1096,8 @@ OF_OTHER_VERBS = (
     Mistake("directory after the jobs",
             "dlio-hpc mlperf-report done results --edition v3 --division closed --submitter anl --system lustre",
             ("done is a job", "dlio-hpc mlperf-report results done")),
-    Mistake("job to resume", "dlio-submit --resume done -s local --dry-run", ("done is a job and not a study",)),
-    Mistake("workload and job to resume", "dlio-submit demo --resume done", ("done is a job and not a study",)),
+    Mistake("job to resume", "dlio-submit --resume done -s local --dry-run", ("--resume continues a study, but done is a job",)),
+    Mistake("workload and job to resume", "dlio-submit demo --resume done", ("--resume continues a study, but done is a job",)),
     Mistake("no patience", "dlio-hpc check demo -s local --patience 0",
             ("'--patience': found '0'; use a time above 0",)),
 )  # fmt: skip
