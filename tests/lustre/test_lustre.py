@@ -383,7 +383,7 @@ def test_a_slow_storage_target_is_named(run: Run, small: Path, tmp_path: Path) -
     assert slowest["ratio"] < 0.05 < others[0]["ratio"], "the others differ as short reads do"
     assert len(others) == 5
     shown = " ".join(machine.run("dlio-hpc", "report", done.json["study"]).out.split())
-    assert f"Straggler below {machine.mount / 'new'}: OST {slow}," in shown
+    assert f"Straggler in {machine.mount / 'new'}: OST {slow}," in shown
 
 
 def test_a_layout_that_is_not_as_asked_spoils_its_own_points_alone(run: Run, small: Path, tmp_path: Path) -> None:
