@@ -1,9 +1,9 @@
 """Python API: the commands of dlio-hpc as functions with typed arguments. `import dlio_hpc` makes them available.
 
-Functions raise the errors of dlio_hpc.errors. The `exit_code` of an error is the exit code that the command would
-have. Functions print nothing. Instead, they call the function passed as `report` with each line that the command would
-print on stderr. A job is given by its directory, its archive, or its name below `runs`. Without jobs, status(), wait()
-and collect() use all jobs below `runs`.
+Functions raise the errors of dlio_hpc.errors. The `exit_code` of an error is the exit code that the command would have.
+Functions print nothing. Instead, they pass each line that the command would print on stderr to the function `report`. A
+job is given by its directory, its archive, or its name in the folder `runs`. If no jobs are given, status(), wait() and
+collect() use all jobs in `runs`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,8 +39,8 @@ def _silent(_: str) -> None:
 
 
 def plan_jobs(options: Options, report: Report = _silent) -> "Planned":
-    """Plan jobs without submitting them. Existing datasets are scanned; report: function that is called with lines on
-    the progress. Raise ConfigError if the site does not allow the jobs.
+    """Plan jobs without submitting them. Existing datasets are scanned. Raise ConfigError if the site does not allow
+    the jobs. report: function that is called with lines on the progress.
     """
     from dlio_hpc.plan import planned
 
@@ -94,8 +94,8 @@ def start(
 
 
 def check_parents(planned: "Planned", after: Sequence[str | Path]) -> None:
-    """Raise ConfigError if planned jobs cannot start after earlier jobs, because one of these failed. after: as in
-    start().
+    """Raise ConfigError if planned jobs cannot start after the earlier jobs `after`, because one of the earlier jobs
+    failed. after: as in start().
     """
     from dlio_hpc.batch import submit as submitting
 
@@ -103,7 +103,7 @@ def check_parents(planned: "Planned", after: Sequence[str | Path]) -> None:
 
 
 def _parents(planned: "Planned", after: Sequence[str | Path]) -> list[Path]:
-    """Return the directories of the jobs after which planned jobs start."""
+    """Return the directories of the jobs that must end before planned jobs start."""
     from dlio_hpc.records import names
 
     runs = Path(planned.study.runs)
@@ -111,13 +111,13 @@ def _parents(planned: "Planned", after: Sequence[str | Path]) -> list[Path]:
 
 
 def resume(study: str | Path, runs: Path = RUNS, report: Report = _silent) -> "Submission | None":
-    """Submit jobs for the measurements that a study lacks. Return None if the study lacks none, or if jobs that have
-    not ended will make the missing measurements.
+    """Submit jobs for the missing measurements of a study. Return None if no measurement is missing, or if jobs that
+    have not ended will make the missing measurements.
     """
     from dlio_hpc.records import names, resumption
 
     known = resumption.load(names.study_folder(str(study), runs), Options(runs=runs))
-    waiting = partial(report, f"{known.folder}: another process submits it; waiting")
+    waiting = partial(report, f"{known.folder}: waiting for another process that submits this study")
     return resumption.start(known, report, _silent, waiting)[1]
 
 
@@ -164,7 +164,7 @@ def report(*jobs: str | Path, runs: Path = RUNS) -> "list[JobOutcome]":
 
 
 def report_study(study: str | Path, metric: "MetricName | None" = None, runs: Path = RUNS) -> "StudyReport":
-    """Return the report of a study: its measurements, the best settings, and advice. metric: metric by which points are
+    """Return the report of a study: measurements, best settings, and advice. metric: metric by which points are
     compared; None for the metric that the study names.
     """
     from dlio_hpc.records import names
@@ -186,11 +186,11 @@ def compare(
     report: Report = _silent,
 ) -> "Judgement":  # fmt: skip
     """Compare jobs with the baselines of their measurement keys, and with earlier jobs in the history. At least one job
-    must be given. metrics: metrics that are compared; None for those of the job's suite, or samples_per_s. tolerance:
-    largest relative drop that still passes; None for that of the job's suite, or 2 %. baseline: name of the job or
-    baseline that all jobs are compared with; None for the baselines of their measurement keys. force: compare despite
-    different settings or cached runs. archive: folder with the archives, the history and the baselines; None for the
-    folder of each job's archive.
+    must be given. metrics: metrics that are compared; None for the metrics of the job's suite, or samples_per_s if the
+    job has no suite. tolerance: largest relative drop that still passes; None for the tolerance of the job's suite, or
+    2 % if the job has no suite. baseline: name of the job or baseline that all jobs are compared with; None for the
+    baselines of their measurement keys. force: compare despite different settings or cached runs. archive: folder with
+    the archives, the history and the baselines; None for the folder of each job's archive.
     """
     from dlio_hpc.verdict import comparison, judged_jobs
 
@@ -215,9 +215,10 @@ def accept_baseline(
     job: str | Path, message: str, force: bool = False, archive: Path | None = None, runs: Path = RUNS,
     report: Report = _silent,
 ) -> "tuple[Accepted, ...]":  # fmt: skip
-    """Make a job the baseline of each of its measurement keys, and return these baselines. message: the reason, which
-    is recorded. force: accept the job despite objections. archive: folder to which the baselines are written; None for
-    the folder of the job's archive. If the job is a study of several nights, the newest night becomes the baseline.
+    """Make a job the baseline of each of its measurement keys, and return these baselines. message: reason for the
+    decision, which is recorded. force: accept the job despite objections. archive: folder to which the baselines are
+    written; None for the folder of the job's archive. If the job is a study of several nights, the newest night becomes
+    the baseline.
     """
     from dlio_hpc.verdict import baselines, judged_jobs
     from dlio_hpc.verdict.history_entry import together

@@ -92,8 +92,9 @@ def share(folder: Path, group: str, as_json: bool) -> int:
     """Share the archives, the history and the baselines in DIR with a group. DIR is created if it does not exist.
 
     All members can then collect into DIR, and accept and retire baselines, regardless of their umask. No link is
-    followed, except for links above DIR that you or root made. Exit code 7: files of other users need a command that
-    only they can run, or links, or files with several links, were left unchanged. Both are printed.
+    followed, except for links above DIR that you or root made. Exit code 7: some files were left unchanged. These are
+    files of other users, for which the command that the owner must run is printed, and links and files with several
+    links, which are listed.
     """
     from dlio_hpc.base.errors import Incomplete
     from dlio_hpc.files import group_sharing
@@ -110,7 +111,7 @@ def share(folder: Path, group: str, as_json: bool) -> int:
         console.say(f"dlio-hpc: {line}")
     if sharing == group_sharing.UNCHANGED and not as_json:
         console.show(f"{folder}: already shared with {group}")
-    console.say(f"note: for other programs that write there: setfacl -R -m d:g:{group}:rwX '{folder}'")
+    console.say(f"note: if other programs write to this folder: setfacl -R -m d:g:{group}:rwX '{folder}'")
     return Incomplete.exit_code if sharing.others or sharing.refused else 0
 
 
@@ -129,7 +130,7 @@ def share(folder: Path, group: str, as_json: bool) -> int:
 def prune(folder: Path, keep: str, last: int, dry_run: bool, as_json: bool) -> None:
     """Remove old archives from DIR. The history keeps the metrics of their jobs, also after --rebuild.
 
-    Archives of active baselines are kept, and archives that cannot be read. The jobs of a study are kept or removed
+    Archives of active baselines, and archives that cannot be read, are kept. The jobs of a study are kept or removed
     together.
     """
     from dlio_hpc.base import units
@@ -161,5 +162,5 @@ _DAYS = {"d": 1, "w": 7, "y": 365}
 def _days(text: str) -> int:
     number, unit = text[:-1], text[-1:]
     if not number.isdigit() or unit not in _DAYS:
-        raise click.UsageError(f"--keep {text}: write a number with d, w or y (days, weeks, years), such as 180d")
+        raise click.UsageError(f"--keep {text}: give a number followed by d, w or y (days, weeks, years), such as 180d")
     return int(number) * _DAYS[unit]

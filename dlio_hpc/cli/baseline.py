@@ -18,7 +18,8 @@ def baseline() -> None:
     """Accept, list, show and retire baselines. A baseline holds the valid runs of a job. Later jobs with the same key
     are compared with these runs.
 
-    Key: site, file system, layout, nodes, ranks per node, workload with all its settings, and version of dlio-hpc.
+    The key consists of site, file system, layout, nodes, ranks per node, workload with all its settings, and version of
+    dlio-hpc.
     """
 
 
@@ -102,7 +103,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @archive_options
 @JSON
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
-    """Show a BASELINE, given by its id or its job: key, metrics, state, and by whom, when and why it was accepted."""
+    """Show a BASELINE, given by its id or its job: key, metrics and state, and who accepted it, when and why."""
     from dlio_hpc.reports import baseline_rows
 
     folder = judged_jobs.folder(archive, runs)

@@ -17,7 +17,7 @@ from dlio_hpc.base.errors import Unexpected, classified
 def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected:
     """Write the traceback of `fault` and the command to a file in the folder of jobs. If this is not possible, write
     them to a file in the folder for temporary files. If this is not possible either, write them to stderr. Return an
-    error whose one-line message says where they are.
+    error. Its message, one line, says where the traceback and the command are.
     """
     command = shlex.join([program, *arguments])
     trace = "".join(traceback.format_exception(fault))

@@ -55,14 +55,14 @@ def sites(context: click.Context, as_json: bool) -> None:
     for name, profile, path in profiles:
         mark = "*" if name == here else " "
         _show_listed(f"{mark} {name:12} {profile.scheduler:8} ", profile.description, path)
-    console.show("* used on this host without --site")
+    console.show("* default of --site on this host")
     for key, default in known.items():
         console.show(f"default: --{key} {default.value}, from {default.path}")
 
 
 def _show_listed(start: str, description: str, path: Path) -> None:
-    """Print an entry of a list in lines of at most 80 columns. Names and paths are not broken. start: first columns.
-    path: file of the entry. The entry says where the file is if it is not a shipped one.
+    """Print an entry of a list in lines of at most 80 columns. Names and paths are not broken. start: text of the first
+    columns. path: file of the entry. If the file is not a shipped one, the entry says where it is.
     """
     origin = shipped.origin(path)
     text = f"{description}  [{origin}]" if origin else description
@@ -86,7 +86,7 @@ def _show_listed(start: str, description: str, path: Path) -> None:
 @click.option("--queue", metavar="NAME", help="Queue for the jobs of --launch. Default: the batch system's.")
 @JSON
 def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None, as_json: bool) -> None:
-    """Write a commented profile NAME for this machine: scheduler, queues, launcher, MPI, file systems."""
+    """Write a site profile NAME for this machine, with comments: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import new_site_profile
 
     target = to or Path(f"{name}.yaml")
@@ -138,7 +138,7 @@ def _show_site(name: str, as_json: bool) -> None:
 @argument("name", required=False, metavar="[NAME|FILE]", shell_complete=shell_completion.workloads)
 @JSON
 def workloads(name: str | None, as_json: bool) -> None:
-    """List the workloads, or print one (NAME or FILE; dlio:NAME for one of dlio_benchmark)."""
+    """List the workloads, or print one (NAME or FILE; dlio:NAME for a workload of dlio_benchmark)."""
     if name is not None and workload_files.is_name(name):
         _show_imported(name, as_json)
         return

@@ -23,9 +23,18 @@ if TYPE_CHECKING:
 @argument("logs", nargs=-1, required=True, type=PATH, metavar="RECORDING|LOG|DIR...")
 @option("-o", "--output", type=OUTPUT, metavar="FILE", help="YAML file of the workload. Default: stdout.")
 @option("--name", metavar="NAME", help="Name of the workload. Default: the name of the program.")
-@option("--only", metavar="REGEX", callback=expression, help="Use only files whose path matches: --only '^/data/'.")
+@option(
+    "--only",
+    metavar="REGEX",
+    callback=expression,
+    help="Use only files whose path matches this regular expression, such as '^/data/'.",
+)
 @option("--force", is_flag=True, help="Derive a workload even if the program does not look like training.")
-@option("--no-content", is_flag=True, help="Do not read files of the dataset. Default: read the heads of up to four.")
+@option(
+    "--no-content",
+    is_flag=True,
+    help="Do not read files of the dataset. Default: read the beginning of up to four files.",
+)
 @option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its requests and steps.")
 # Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
 @click.option(
@@ -65,20 +74,20 @@ def characterize(
     """Derive a workload from a recording (`dlio-hpc record`), or from Darshan logs of any program: dataset, reader,
     computation, checkpoints.
 
-    Each value has a comment with its evidence and the confidence in it: recorded, if the recording shows the value. A
-    value that the log does not show is a default, and is marked unknown. Several logs, or the logs in a folder
-    (*.darshan), are treated as the logs of the processes of one program. With a recording and logs of the same run, the
-    recording shows what the program does, and the logs show its requests.
+    Each value has a comment with its evidence, and with the confidence in the value, such as "recorded" if the
+    recording shows it. A value that the log does not show is a default, and is marked unknown. Several logs, or the
+    logs in a folder (*.darshan), are treated as the logs of the processes of one program. If a recording and logs of
+    the same run are given, the recording shows what the program does, and the logs show its requests.
 
-    If this machine has the files of the dataset, the heads of up to four of them (64 KiB, and the heads of up to 64
-    records) show the format and the size of TFRecord's samples. --no-content reads the logs alone.
+    If this machine has the files of the dataset, the beginnings of up to four files (64 KiB, and the heads of up to 64
+    records) show the format and, for TFRecord, the size of samples. With --no-content, only the logs are read.
 
-    With a recording, --check compares the steps of an epoch, the bytes, the computation and the wait of a step with
-    those of the program. With a log, it compares requests.
+    If a recording is given, --check compares the number of steps of an epoch, and the bytes, the computation and the
+    wait of a step, between the workload and the program. If a log is given, --check compares the requests.
 
-    Exit code 1: in --check, the pattern similarity of log and run, or a figure of a step, is below --tolerance. 2:
-    there is no evidence that the program trains; its I/O is described instead. 3: a log is incomplete. 7: in --check,
-    nothing can be compared, or a single factor that agrees, or the data of the program are in doubt.
+    Exit code 1: --check finds a pattern similarity of log and run, or a value of a step, below --tolerance. 2: there is
+    no evidence that the program trains; its I/O is described instead. 3: a log is incomplete. 7: --check can compare
+    nothing, or only a single factor, which agrees; or the data of the program are in doubt.
     """
     from dlio_hpc.programs.reports import accepted_workload, workload_yaml
 
@@ -126,7 +135,7 @@ def _refuse_options_of_check() -> None:
 def _loaded(
     paths: Sequence[Path], only: str | None, is_forced: bool, reads_content: bool, is_checked: bool
 ) -> "Character":
-    """Return the character of a program from its recording, from its logs, or from both."""
+    """Return what is known about a program from its recording, from its logs, or from both."""
     from dlio_hpc.darshan import log_files
     from dlio_hpc.programs.characterize import characterize as analysis
     from dlio_hpc.programs.recordings import recorded_character, recording_files, with_log
@@ -136,7 +145,7 @@ def _loaded(
     if not recordings:
         return analysis.load(log_files.listed(logs), only, is_forced, reads_content)
     if only is not None and not logs:
-        raise ConfigError("--only selects files of logs; the files of a recording are those of its loader")
+        raise ConfigError("--only selects files in logs; the files in a recording are the files that the loader reads")
     if len(recordings) > 1:
         raise ConfigError("give one recording; it has all processes of a run")
     recorded = recorded_character.load(recordings[0], is_forced)
@@ -151,7 +160,7 @@ def _loaded(
 
 
 def _write_page(path: Path | None, character: "Character", checked: "Checked | None") -> None:
-    """Write the report of a program, with that of its check run, as an HTML file if the user requests it."""
+    """Write the report on a program and on its check run as an HTML file, if the user requests it."""
     if path is None:
         return
     from dlio_hpc.programs.reports import characterization_page, check_page
@@ -172,7 +181,7 @@ def _described(character: "Character", as_json: bool) -> int:
     else:
         terminal.show(characterization_page.of_character(character), sys.stdout)
     has_dataset = any(role.role == "dataset" for role in character.derived.roles)
-    hints = [] if character.is_recording else ["a recording would tell (dlio-hpc record)"]
+    hints = [] if character.is_recording else ["a recording would show whether it trains (dlio-hpc record)"]
     if has_dataset:
         hints.append("--force derives a workload anyway")
     elif not character.is_recording:

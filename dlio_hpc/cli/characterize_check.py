@@ -1,5 +1,5 @@
-"""characterize --check: run the derived workload on a small dataset, and compare it with the program: its requests with
-those in the log, its steps with the recorded ones.
+"""characterize --check: run the derived workload on a small dataset, and compare the run with the program: the requests
+of the run with the requests in the log, and the steps of the run with the recorded steps.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def run(
     tolerance: float,
 ) -> "Checked":  # fmt: skip
     """Run the workload in a job, and compare it with the program. content: YAML text of the workload. tolerance:
-    smallest pattern similarity that passes, and smallest ratio of figures of a step.
+    smallest pattern similarity that passes, and smallest ratio of the values of a step that passes.
     """
     from dlio_hpc.config import workload
     from dlio_hpc.programs.reports.check_page import Checked
@@ -53,8 +53,8 @@ def run(
 
 
 def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> float:
-    """Return the computation time of a step of the check run. It is that of the program if steps are compared and do
-    not take too long, otherwise a short time.
+    """Return the computation time of a step of the check run in seconds. If steps are compared, and all steps together
+    do not take too long, it is the computation time of the program. Otherwise, it is at most a short time.
     """
     from dlio_hpc.dataset import rank_shares
 
@@ -93,9 +93,9 @@ def _options(
 
 
 def _evaluation(character: "Character", whole: "Workload", dataset_size: int, epochs: int) -> tuple[str, ...]:
-    """Return the settings that keep the evaluation small. The evaluation has its own files. It is omitted if training
-    steps are compared. If requests are compared, it has at most as many files as the dataset. epochs: epochs of the
-    check run.
+    """Return the settings that keep the evaluation passes small. Evaluation passes have their own files. If training
+    steps are compared, there are no passes. If requests are compared, the passes have at most as many files as the
+    dataset. epochs: number of epochs of the check run.
     """
     evaluation = whole.evaluation
     if evaluation is None:
@@ -119,7 +119,7 @@ def _submit(options: Options) -> Path:
     with contextlib.redirect_stdout(sys.stderr):
         code = collect_all(ended, True) or code
     if code and not ended:
-        raise InfrastructureError(f"the derived workload did not run to its end; see {directory}")
+        raise InfrastructureError(f"the run of the derived workload did not finish; see {directory}")
     return directory
 
 

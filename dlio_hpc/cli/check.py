@@ -26,7 +26,7 @@ def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> i
 
     If neither WORKLOAD nor --study nor --suite is given, the job of the workload `demo` is checked.
 
-    Each finding is printed on one line. Exit code: that of the first fault, or 0 if there is no fault.
+    Each finding is printed on one line. The exit code is that of the first fault, or 0 if there is no fault.
     """
     from dlio_hpc.batch import preflight
 

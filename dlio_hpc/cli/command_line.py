@@ -61,8 +61,8 @@ def exit_code(program: str, arguments: list[str]) -> int:
 
 def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
     """Return two values: the arguments without the option --log-file, which may be anywhere before "--", and the path
-    of the log. The path is None if no log is wanted. If the option has no value, the arguments are those with which
-    click reports this.
+    of the log; None if no log is wanted. If the option has no value, return arguments for which click reports the
+    missing value.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     path = os.environ.get("DLIO_HPC_LOG_FILE") or None
@@ -100,7 +100,7 @@ def _account() -> list[str]:
 
 
 def _is_completing(program: str) -> bool:
-    """Return whether a shell asks for completion. click answers it."""
+    """Return whether a shell asks for completion, which click handles."""
     return bool(os.environ.get(f"_{program.replace('-', '_').upper()}_COMPLETE"))
 
 
@@ -113,8 +113,9 @@ class _End(NamedTuple):
 
 
 def _document_of_end(program: str, arguments: list[str], refusal: "DlioError | None" = None) -> int:
-    """Run the command and return its exit code. With --json, print on stdout what the command printed or, if it printed
-    nothing and failed, a document with the reason. refusal: error that prevents the command from running.
+    """Run the command and return its exit code. With --json, print the output of the command on stdout. If the command
+    failed and printed nothing, print a document with the reason instead. refusal: error that prevents the command from
+    running.
     """
 
     def run() -> object:
@@ -156,7 +157,7 @@ def _failure(end: _End) -> str:
 
 
 def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -> _End:
-    """Call `action` and flush stdout. Report a failure in one line on stderr. Return how the call ended."""
+    """Call `action` and flush stdout. Report a failure in one line on stderr. Return the end of the command."""
     import click
 
     from dlio_hpc.base.errors import Incomplete, InfrastructureError, Unexpected, classified
@@ -177,7 +178,7 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
             return _End(int(end.code or 0))  # click has answered the completion of a shell
         # click raises this when a write to a pipe fails. This pipe is neither stdout nor stderr, because _Output
         # handles these.
-        closed = InfrastructureError("a pipe to another program was closed at its other end")
+        closed = InfrastructureError("another program closed a pipe to which dlio-hpc was writing")
         return _complain(program, arguments, closed)
     except (KeyboardInterrupt, click.Abort):
         return _complain(program, arguments, Incomplete("interrupted"))
@@ -212,8 +213,8 @@ def _called(program: str, arguments: list[str]) -> object:
 
 
 class _Output(io.FileIO):
-    """An output stream whose reader may close the stream early, as head(1) does. Later output is then dropped. The
-    command continues to its end and exits with its own exit code.
+    """An output stream whose reader may close the stream early, like head(1). Later output is dropped; the command
+    continues to its end and exits with its own exit code.
     """
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]

@@ -71,8 +71,8 @@ def compare(
 
 
 def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":
-    """Return a JUnit case for each verdict. The duration of a case is the wall time of all runs of its job. If the job
-    is not among `jobs`, the duration is `seconds`.
+    """Return a JUnit case for each verdict. The duration of a case is the total wall time of the runs of the verdict's
+    job. If this job is not in `jobs`, the duration is `seconds`.
     """
     from dlio_hpc.reports import regression_rows
 

@@ -45,10 +45,10 @@ def is_terminal() -> bool:
 
 
 def printed(show: Callable[[Any], None], has_pager: bool, repeat: Callable[[Any], None] = lambda file: None) -> None:
-    """Call `show` with the file to which it writes a result. has_pager: whether a text that is longer than the terminal
-    is shown by the program that PAGER names, or by less. As with Git, less keeps colours, does not clear the screen
-    and quits after a text of one screen, unless LESS says otherwise. repeat: function that writes the first sentence
-    again, below a text that is longer than the terminal and has no pager.
+    """Print a result. show: function that writes the result to a file. has_pager: whether a pager shows a text that is
+    longer than the terminal: the program that PAGER names, or less. Unless LESS is set, less keeps colours, does not
+    clear the screen, and quits after a text of one screen, as in Git. repeat: function that writes the first sentence
+    again, below a long text for which there is no pager.
     """
     if not is_terminal():
         show(sys.stdout)
@@ -106,11 +106,11 @@ def busy(activity: str, quiet: bool) -> Iterator[None]:
 
 
 def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
-    """Watch the jobs until each has ended or can no longer be watched. If stderr is a terminal, show their runs as they
-    are; otherwise, print a line for each change, and one a minute. If `quiet` is True, show neither. Return two values:
-    the directories of the jobs that have ended, and an exit code. The exit code is 0 if all jobs could be watched to
-    their end; otherwise, it is that of the fault of the first job that could not. If the user interrupts the wait,
-    raise Incomplete; the jobs continue.
+    """Watch the jobs until each has ended or can no longer be watched. If stderr is a terminal, show the progress of
+    their runs; otherwise, print a line for each change, and a line each minute. If `quiet` is True, show nothing.
+    Return two values: the directories of the jobs that have ended, and an exit code. The exit code is 0 if all jobs
+    could be watched to their end; otherwise, it is the exit code of the fault that stopped the watch of a job, for the
+    first such job. If the user interrupts the wait, raise Incomplete; the jobs continue.
     """
     gc.enable()
     follow = _screen if sys.stderr.isatty() and not quiet else _lines
@@ -154,7 +154,7 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
 
 
 def _is_news(now: job_record.Job, before: job_record.Job) -> bool:
-    """Return whether a job has another state, or another reason for its state, than before."""
+    """Return whether the state of a job, or the reason for its state, has changed."""
     return (len(now.states), now.states[-1].since) != (len(before.states), before.states[-1].since)
 
 
@@ -166,7 +166,7 @@ def _screen(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
 
 
 def on_screen(jobs: Iterable[Watched], output: TextIO) -> Iterator[Watched]:
-    """Show jobs on a terminal while they are watched. Yield each look at a job. Nothing stays on the terminal."""
+    """Show jobs on a terminal while they are watched. Yield each look at a job. At the end, erase what was shown."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

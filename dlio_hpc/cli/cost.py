@@ -29,19 +29,22 @@ _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "wr
 @plan_options
 @option(
     "--detect", callback=parsed(part), metavar="SHARE",
-    help="Plan the nights, repeats and node-hours that detect a drop of this size, from the history of the site.",
+    help=("Plan how many nights, repeats and node-hours it takes to detect a drop of this size, from the "
+        "history of the site."),
 )  # fmt: skip
 @option(
     "--power", callback=parsed(part), metavar="SHARE", default="80%", show_default=True,
-    help="With --detect: probability that the drop is found.",
+    help="With --detect: probability that the drop is detected.",
 )  # fmt: skip
 @option(
     "--error", callback=parsed(part), metavar="SHARE",
-    help="With --detect: probability of a regression by chance in as many nights. Default: that of dlio-hpc compare.",
+    help=("With --detect: probability that as many nights without a drop give a regression by chance. "
+        "Default: the probability that dlio-hpc compare allows."),
 )  # fmt: skip
 @option(
     "--tolerance", callback=parsed(part), metavar="SHARE",
-    help="With --detect: tolerance of dlio-hpc compare. Default: that of the suite, or 2%, at most half of --detect.",
+    help=("With --detect: tolerance of dlio-hpc compare. Default: tolerance of the suite, or 2%, but at "
+        "most half of --detect."),
 )  # fmt: skip
 @JSON
 @click.pass_context
@@ -49,9 +52,9 @@ def estimate(
     context: click.Context, /, options: Options, detect: float | None, power: float, error: float | None,
     tolerance: float | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Estimate the node-hours, the bytes read and written, and the space that a submission of WORKLOAD would take.
-    Options are those of dlio-submit. WORKLOAD may also be the name of a study file, or of a study below RUNS. Nothing
-    is submitted.
+    """Estimate the node-hours, the bytes read and written, and the space that a submission of WORKLOAD would take. The
+    options are the same as for dlio-submit. WORKLOAD may also be the name of a study file, or of a study in RUNS.
+    Nothing is submitted.
 
     With --detect, print how many nights and node-hours a campaign takes until dlio-hpc compare finds a drop of this
     size.
@@ -85,7 +88,7 @@ def estimate(
 
 
 def _planned(context: click.Context, options: Options) -> Planned:
-    """Plan the jobs of a workload or of a study file, or load the plan of a study below RUNS."""
+    """Plan the jobs of a workload or of a study file, or load the plan of a study in RUNS."""
     from dlio_hpc.records import names, study_outcome
 
     name = options.workload
@@ -101,7 +104,9 @@ def _planned(context: click.Context, options: Options) -> Planned:
 
 
 def _total(costs: list[JobCost]) -> JobCost:
-    """Return the sum of the costs of all jobs. The number of nodes is not summed; it is that of the largest job."""
+    """Return the sum of the costs of all jobs. The number of nodes is not summed: the result has the number of the
+    largest job.
+    """
     sums = {key: sum(getattr(job, key) for job in costs) for key in JobCost.__struct_fields__ if key != "job"}
     return JobCost(**(sums | {"job": "total", "nodes": max(job.nodes for job in costs)}))
 

@@ -17,7 +17,9 @@ _LEAST_ERROR, _MOST_POWER, _LARGEST = 0.005, 0.99, 0.9
 
 
 class Sought(NamedTuple):
-    """Options of a detection. tolerance: None for that of the suite, or for the default of dlio-hpc compare."""
+    """Options of a detection. tolerance: tolerance of dlio-hpc compare; None for the tolerance of the suite or, without
+    a suite, for the default of dlio-hpc compare.
+    """
 
     drop: float
     power: float
@@ -35,7 +37,9 @@ def sought(
     if detect is None:
         for name in ("error", "power", "tolerance"):
             if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"--{name}: it belongs to --detect; add the size of a drop: --detect 5%")
+                raise click.UsageError(
+                    f"--{name} has an effect only with --detect; add the size of a drop: --detect 5%"
+                )
         return None
     if detect >= _LARGEST:
         raise click.UsageError(f"--detect {_percent(detect)}: expected less than {_percent(_LARGEST)}")
@@ -45,7 +49,8 @@ def sought(
         raise click.UsageError(f"--power {_percent(power)}: expected at most {_percent(_MOST_POWER)}")
     if error is not None and power <= error:
         raise click.UsageError(
-            f"--power {_percent(power)}: expected more than --error, which is {_percent(error)}; usual are 80% and 5%"
+            f"--power {_percent(power)}: expected more than --error, which is {_percent(error)}; usual values are "
+            "--power 80% and --error 5%"
         )
     if tolerance is not None and tolerance >= detect:
         raise click.UsageError(
@@ -61,13 +66,15 @@ def _check_plan(options: Options) -> None:
     if options.nights > 1:
         raise click.UsageError("--nights: with --detect, the number of nights is the result; leave --nights out")
     if options.ab is not None:
-        raise click.UsageError("--ab: it compares in one job, and --detect over nights; leave one of them out")
+        raise click.UsageError("--ab compares file systems in one job, --detect compares nights; leave one of them out")
     if options.generate == "only":
-        raise click.UsageError("--generate only: it measures nothing; leave it out, or --detect")
+        raise click.UsageError("with --generate only, nothing is measured; leave --generate or --detect out")
 
 
 def planned(wanted: Sought, options: Options, made: Planned) -> "DetectionPlan":
-    """Return the plan of a campaign, from the history in the folder of archives. made: the plan of one night."""
+    """Return the plan of a campaign, computed from the history in the folder of archives. made: the plan of one
+    night.
+    """
     from dlio_hpc.verdict import campaign_cost, judged_jobs
     from dlio_hpc.verdict.detection_plan import WantedDetection
 

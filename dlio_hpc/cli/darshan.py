@@ -30,17 +30,22 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 @click.command(context_settings=SETTINGS)
 @argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG|DIR...")
-@option("--only", metavar="REGEX", callback=expression, help="Analyse only files whose path matches: --only '[.]h5$'.")
-@option("--merge", is_flag=True, help="Analyse the logs as those of the processes of one program without MPI.")
+@option(
+    "--only",
+    metavar="REGEX",
+    callback=expression,
+    help="Analyse only files whose path matches this regular expression, such as '[.]h5$'.",
+)
+@option("--merge", is_flag=True, help="Analyse the logs together, as logs of the processes of one program without MPI.")
 @option("--summary", is_flag=True, help="Search the folders for logs, and print one table with a row for each program.")
 @trace_options
 def darshan(logs: tuple[Path, ...], only: str | None, merge: bool, summary: bool, outputs: Outputs) -> int:
     """Check and analyse Darshan logs of any program: completeness, requests, rates, ranks, files. A folder stands for
-    the logs in it (*.darshan); with --summary, also for the logs in the folders below it.
+    the logs in it (*.darshan); with --summary, also for the logs in its subfolders.
 
-    A program without MPI leaves a log for each of its processes. Without --merge, each log has a report of its own.
-    With --summary, logs of one job belong to one program if they have the same script, or if one process has started
-    the other.
+    A program without MPI leaves a log for each of its processes. Without --merge, each log has its own report. With
+    --summary, logs of a job belong to the same program if they have the same script, or if one of their processes
+    started the other.
 
     Logs of Darshan 3.4 and 3.5 are read with their extended traces (DXT); logs of other versions need pydarshan. Exit
     code 3: a log is incomplete or corrupted.
@@ -85,7 +90,7 @@ def _merged(paths: list[Path], only: str | None, outputs: Outputs) -> "tuple[lis
     from dlio_hpc.darshan.log import refuse_unmatched
 
     if len({path.resolve() for path in paths}) < len(paths):
-        raise ConfigError("a log is given twice; give one log for each process of the program")
+        raise ConfigError("a log is given twice; give the log of each process of the program once")
     logs = [log_reader.load(path) for path in paths]
     refuse_unmatched(logs, only)
     return [analyze.logs_of_program(logs, only, outputs.step_s)], 0

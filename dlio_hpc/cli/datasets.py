@@ -41,8 +41,8 @@ _WIDTH = 100
 
 class _StoredDataset(NamedTuple):
     """A dataset folder. known: contents of its fingerprint file; None if the generation was killed before it wrote this
-    file. made: time of the last change of the fingerprint file, in the format of utc_now(). If there is no fingerprint
-    file, this is the time of the last change of the folder.
+    file. made: time of the last change of the fingerprint file or, if there is none, of the folder, in the format of
+    utc_now().
     """
 
     folder: Path
@@ -53,7 +53,7 @@ class _StoredDataset(NamedTuple):
 
 @click.group(cls=CommandGroup, context_settings=SETTINGS)
 def datasets() -> None:
-    """List, verify and remove the datasets below the data directory."""
+    """List, verify and remove the datasets in the data directory."""
 
 
 @datasets.command("list")
@@ -214,7 +214,7 @@ def _refuse_folder(folder: Path) -> None:
     names = folder_kinds.some(folder)
     advice = f"give a dataset in it, such as {folder / names[0]}" if names else "give the name of a dataset"
     where = f" -d {folder}" if names else ""
-    raise ConfigError(f"{folder} is {what}; {advice}; dlio-hpc datasets list{where} lists them")
+    raise ConfigError(f"{folder} is {what}; {advice}; dlio-hpc datasets list{where} lists the datasets")
 
 
 def _look(folder: Path) -> _StoredDataset:
@@ -263,9 +263,11 @@ def _table(where: Path, stored: list[_StoredDataset]) -> str:
         lines.append(f"{'' if len(name) > name_width else name:{name_width}} {' '.join(cells)}".rstrip())
     lines += ["", "size: samples and auxiliary files, before compression; samples: number per file"]
     if any(entry.state == "unfinished" for entry in stored):
-        lines.append("unfinished: a job that needs it regenerates it; dlio-hpc datasets remove --unfinished removes it")
+        lines.append(
+            "unfinished: a job that needs the dataset regenerates it; dlio-hpc datasets remove --unfinished removes it"
+        )
     if any(entry.state == "generating" for entry in stored):
-        lines.append("generating: a job is writing it")
+        lines.append("generating: a job is writing the dataset")
     return "\n".join(lines)
 
 

@@ -18,8 +18,8 @@ from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, option
 def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> None:
     """Print the facts that a maintainer needs to help you: versions, MPI, site, file systems, and recent errors.
 
-    Secrets are left out: for accounts, and for variables such as DLIO_HPC_TOKEN, it prints only that they are set. Read
-    the output before you send it. To look for problems of a site, use dlio-hpc check.
+    Secrets are left out: for accounts, and for variables such as DLIO_HPC_TOKEN, the output says only that they are
+    set. Read the output before you send it. To find problems of a site, use dlio-hpc check.
     """
     from dlio_hpc.reports import installation_report
 

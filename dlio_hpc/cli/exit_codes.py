@@ -1,4 +1,4 @@
-"""Exit codes of the commands, as help and man pages list them. docs/reference/exit-codes.md explains them."""
+"""Exit codes of the commands, for help texts and man pages. docs/reference/exit-codes.md explains them."""
 
 EXIT_CODES: dict[int, str] = {
     0: "success",

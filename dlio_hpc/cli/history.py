@@ -64,11 +64,12 @@ def _day(text: str) -> str:
 @option("--until", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or before.")
 @option(
     "--metric", type=click.Choice(list(METRICS)), metavar="NAME",
-    help=f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s, or that of checkpoints.",
+    help=(f"Metric to list: {', '.join(METRICS)}. Default: samples_per_s, or the checkpoint rate if no job "
+        "has samples/s."),
 )  # fmt: skip
 @option(
     "--last", type=click.IntRange(min=1), metavar="N",
-    help="Only the newest N jobs. Changes are still those of all jobs. Default: 30 on a terminal, otherwise all.",
+    help="Only the newest N jobs. Changes are still computed from all jobs. Default: 30 on a terminal, otherwise all.",
 )  # fmt: skip
 @PAGER
 @page_options
@@ -80,7 +81,12 @@ def _day(text: str) -> str:
     help="Write the newest job of each measurement for Prometheus's node exporter; -: stdout.",
 )
 @option("--influx", type=OUTPUT, metavar="FILE", help="Write all jobs in InfluxDB's line protocol; -: stdout.")
-@option("--xdmod", type=OUTPUT, metavar="FILE", help="Write the newest job as name: value lines for XDMoD; -: stdout.")
+@option(
+    "--xdmod",
+    type=OUTPUT,
+    metavar="FILE",
+    help="Write the newest job for XDMoD, as lines of name and value; -: stdout.",
+)
 @option(
     "--export",
     "is_export",
@@ -102,10 +108,10 @@ def history(
     and its change from the baseline or, without a baseline, from the previous job. Steps and drifts of the metric are
     shown below the lines.
 
-    --html writes the dashboard of the facility: all suites and workloads, with the verdicts on their newest jobs. With
-    a pattern, with --metric, or with another filter than --site and --since, it writes the listed jobs instead.
+    --html writes the dashboard of the facility: all suites and workloads, with the verdicts on their newest jobs. If a
+    pattern, --metric, or a filter other than --site and --since is given, --html writes the listed jobs instead.
 
-    JOB-PATTERN is the name of a job; * and ? in it match as in a shell. Key: see dlio-hpc baseline --help.
+    JOB-PATTERN is the name of a job; * and ? in it match as in a shell. For the key, see dlio-hpc baseline --help.
     """
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict import judged_jobs
@@ -164,7 +170,7 @@ def _newest(entries: "Sequence[Entry]", last: int | None) -> "Sequence[Entry]":
 
 
 def _say_empty(pattern: str | None, wanted: dict[str, Any], folder: Path, outputs: Outputs) -> None:
-    """Say that the history has no jobs. Raise ConfigError if it has jobs, of which none matches pattern and filters."""
+    """Say that the history has no jobs. If it has jobs, but no job matches pattern and filters, raise ConfigError."""
     from dlio_hpc.verdict import history as histories
 
     drawn = "; no page or picture is written" if outputs.has_files else ""
@@ -196,7 +202,7 @@ def _chosen(wanted: dict[str, Any]) -> list[str]:
 
 
 def _monitor(name: str, path: Path, entries: "Sequence[Entry]", folder: Path) -> None:
-    """Write the medians of the jobs in the text format of a monitoring system. A reader never sees half a file."""
+    """Write the medians of the jobs in the text format of a monitoring system. The file is written atomically."""
     from dlio_hpc.files import atomic_file
     from dlio_hpc.reports import monitoring
     from dlio_hpc.verdict import baselines
@@ -229,7 +235,7 @@ def _rebuild(folder: Path) -> None:
 
 
 def _usual(entries: "Sequence[Entry]") -> MetricName:
-    """Return the metric that is shown by default: that of checkpoints if no job has samples/s."""
+    """Return the metric that is shown by default: samples/s, or the checkpoint rate if no job has samples/s."""
     known = {name for entry in entries for run in entry.measurements for name in run.metrics}
     has_checkpoints = "checkpoint_write_MBps" in known and "samples_per_s" not in known
     return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
@@ -246,7 +252,7 @@ def _page(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str
 
 def _dashboard(entries: "Sequence[Entry]", folder: Path, limits: Sequence[str], page: Path) -> "Page":
     """Return the dashboard of the listed jobs. limits: the filters in words; empty if all jobs are listed. page: path
-    of the dashboard. If the pages of a site lie in the same folder, the dashboard links them.
+    of the dashboard. If the folder of `page` also has the pages of a site, the dashboard links them.
     """
     from dlio_hpc.base import units
     from dlio_hpc.reports import dashboard, web_site

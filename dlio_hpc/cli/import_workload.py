@@ -36,9 +36,9 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
     the installed dlio_benchmark, or of the folder DLIO_HPC_DLIO_CONFIGS. Overrides have the form of dlio_benchmark's
     command: ++workload.reader.batch_size=4. The outcome for each key is printed on stderr, and written as comments.
 
-    For DIR, all its workload files are imported, and a table is printed: Markdown, one row per file.
+    If DIR is given, all workload files in it are imported, and a Markdown table with a row per file is printed.
 
-    Exit code 2: dlio-hpc cannot make the requests of a workload; the message says why and which key to change.
+    Exit code 2: dlio-hpc cannot make the requests of a workload. The message says why, and which key to change.
     """
     refuse_inputs()
     overrides = tuple(text for text in arguments if is_override(text))
@@ -52,8 +52,8 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
     is_known = workload_files.is_name(names[0])
     if not is_known and names[0] in shipped.names(shipped.WORKLOADS) and not Path(names[0]).exists():
         raise ConfigError(
-            f"{names[0]} is a workload of dlio-hpc; run it: dlio-submit {names[0]}. One of dlio_benchmark is given as "
-            f"dlio:{names[0]}"
+            f"{names[0]} is a workload of dlio-hpc; run it: dlio-submit {names[0]}. For the workload of "
+            f"dlio_benchmark, give dlio:{names[0]}"
         )
     imported = _imported(workload_files.find(names[0]) if is_known else Path(names[0]), overrides)
     for line in imported.lines:

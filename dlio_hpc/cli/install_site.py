@@ -1,4 +1,4 @@
-"""dlio-hpc install-site: write the files with which a site offers dlio-hpc to its users, below a prefix."""
+"""dlio-hpc install-site: write, to a prefix, the files with which a site offers dlio-hpc to its users."""
 
 import hashlib
 import os
@@ -34,7 +34,7 @@ _ENTRY_POINTS = {"dlio-hpc": "main", "dlio-submit": "submit_main"}
 
 
 class SiteFile(NamedTuple):
-    """A file to write. path: below the prefix."""
+    """A file to write. path: its path relative to the prefix."""
 
     path: str
     text: str
@@ -42,7 +42,9 @@ class SiteFile(NamedTuple):
 
 
 class ModuleSettings(NamedTuple):
-    """Content of the module file besides paths. variables: environment variables. loads: modules to load first."""
+    """Content of the module file in addition to paths. variables: environment variables that the file sets. loads:
+    modules that the file loads first.
+    """
 
     variables: tuple[tuple[str, str], ...]
     loads: tuple[str, ...]
@@ -53,7 +55,8 @@ def _variable(text: str) -> tuple[str, str]:
     if equals and not re.fullmatch(r"[A-Za-z_]\w*", name):
         allowed = re.sub(r"\W", "_", name)
         raise ValueError(
-            f"{name!r} cannot be the name of a variable; use letters, digits and '_', such as {allowed}, not {text!r}"
+            f"{name!r} is not a valid name of a variable; use letters, digits and '_', such as {allowed} instead of "
+            f"{name} in {text!r}"
         )
     if not equals:
         raise ValueError(f"expected NAME=VALUE, such as DLIO_HPC_SITE=mycluster, not {text!r}")
@@ -74,7 +77,7 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
 @click.option(
     "--load", "loads", metavar="MODULE", multiple=True, help="Module that the module file loads first; repeatable."
 )
-@click.option("--force", is_flag=True, help="Replace files that others wrote or changed, too.")
+@click.option("--force", is_flag=True, help="Also replace files that were written or changed by others.")
 @JSON
 def install_site(
     prefix: Path, variables: tuple[tuple[str, str], ...], loads: tuple[str, ...], force: bool, as_json: bool
@@ -83,9 +86,9 @@ def install_site(
     zsh and fish, a module file for Environment Modules and Lmod, and examples for CI systems, timers, containers and
     monitoring.
 
-    All of them use the Python environment that runs this command. If the environment is moved, run the command again
-    with its interpreter: NEWPLACE/bin/python -m dlio_hpc install-site PREFIX. Files that the command wrote before are
-    replaced. Files that others wrote or changed are refused without --force.
+    All these files use the Python environment that runs this command. If the environment is moved, run the command
+    again with its interpreter: NEWPLACE/bin/python -m dlio_hpc install-site PREFIX. Files that the command wrote before
+    are replaced. Files that others wrote or changed are refused without --force.
     """
     try:
         place = Path(os.path.abspath(prefix.expanduser()))
@@ -146,8 +149,8 @@ sys.exit({function}())
 
 
 def _launcher(prefix: Path, program: str) -> str:
-    """Return a script that runs a program with the interpreter of this process. If the interpreter is in the same
-    folder, the script finds it there, also after both were moved.
+    """Return a script that runs a program with the interpreter of this process. If the interpreter is in the folder of
+    the script, the script finds it there, even after both were moved.
     """
     from dlio_hpc.batch import jobscript
 
@@ -203,8 +206,8 @@ def _tcl(value: object) -> str:
 
 def _install(prefix: Path, files: Sequence[SiteFile], force: bool) -> Iterator[Path]:
     """Write the files, and yield the path of each. Remove files that an earlier version wrote and this version does not
-    have, except for module files of other versions. Raise ConfigError, before anything is written, if a file would be
-    replaced that this command did not write.
+    write, except for module files of other versions. If this would replace a file that the command did not write, raise
+    ConfigError before anything is written.
     """
     from dlio_hpc.files import atomic_file
 
@@ -232,7 +235,7 @@ def _install(prefix: Path, files: Sequence[SiteFile], force: bool) -> Iterator[P
 
 
 def _recorded(record: Path) -> dict[str, str]:
-    """Return the digest of each file that was written before, by its path below the prefix."""
+    """Return the digest of each file that was written before, by its path relative to the prefix."""
     try:
         lines = record.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -241,7 +244,7 @@ def _recorded(record: Path) -> dict[str, str]:
 
 
 def _is_foreign(prefix: Path, file: SiteFile, recorded: dict[str, str]) -> bool:
-    """Return whether the place of a file is taken by something that this command did not write. Entry points that pip
+    """Return whether there is something at the path of a file that this command did not write. Entry points that pip
     wrote for dlio-hpc may be replaced.
     """
     path = prefix / file.path

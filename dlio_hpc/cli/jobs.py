@@ -32,7 +32,7 @@ def on_jobs(function: Any) -> Any:
     """Add the arguments JOB and the option --runs."""
     function = option(
         "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
-        help="Folder of the directories of jobs.",
+        help="Folder of the job directories.",
     )(function)  # fmt: skip
     return argument("jobs", nargs=-1, metavar="[JOB]...")(function)
 
@@ -42,9 +42,9 @@ def on_jobs(function: Any) -> Any:
 @PAGER
 @JSON
 def status(jobs: tuple[str, ...], runs: Path, has_pager: bool, as_json: bool) -> int:
-    """Show the state of each JOB (a directory, or the name of a job or study below RUNS), or of all jobs below RUNS.
-    Jobs that need attention come first: failed, invalid, stalled and lost jobs, and jobs whose results are not
-    archived. Newer jobs come before older ones.
+    """Show the state of each JOB (a directory, or the name of a job or study in RUNS), or of all jobs in RUNS. Jobs
+    that need attention come first: failed, invalid, stalled and lost jobs, and jobs whose results are not archived.
+    Newer jobs come before older ones.
     """
     looks, code = _refreshed(jobs, runs)
     if as_json:
@@ -70,9 +70,9 @@ def _state(look: job_state.JobSnapshot) -> JobState:
 
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSnapshot], int]:
-    """Determine the states of the jobs. Each batch system is queried once. Print each failure: a job directory that
-    cannot be read, or a batch system that does not answer. Return two values: the states, and an exit code. The exit
-    code is that of the first failure, or 0 if there was none.
+    """Determine the states of the jobs. Each batch system is queried once. If a job directory cannot be read, or a
+    batch system does not answer, print this failure. Return two values: the states, and the exit code of the first
+    failure, or 0 if there was no failure.
     """
     directories, code = sound(jobs, runs)
     looks = job_state.refresh_all(directories)
@@ -88,7 +88,7 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSna
 @JSON
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
-    """Watch each JOB or study until it has ended, then collect it and report what it measured."""
+    """Watch each JOB or study until it has ended, then collect it and report its measurements."""
     directories, code = sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
     folders = names.studies(jobs, runs) if len(jobs) == 1 else []
@@ -100,10 +100,10 @@ def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
 
 @click.command(context_settings=SETTINGS)
 @on_jobs
-@click.option("--all", "everything", is_flag=True, help="Cancel all jobs below RUNS that have not ended.")
+@click.option("--all", "everything", is_flag=True, help="Cancel all jobs in RUNS that have not ended.")
 @JSON
 def cancel(jobs: tuple[str, ...], runs: Path, everything: bool, as_json: bool) -> int:
-    """Ask the batch system to end each JOB. Its completed runs can be collected."""
+    """Ask the batch system to end each JOB. Completed runs of the job can still be collected."""
     if not jobs and not everything:
         raise click.UsageError("give the jobs to cancel, or --all")
     if jobs:
@@ -140,8 +140,8 @@ def _cancelled(record: job_record.Job) -> CancelledJob:
 @on_jobs
 @JSON
 def collect(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
-    """Archive each JOB that has ended. Without JOB, archive all jobs below RUNS that have ended. Existing archives stay
-    as they are. For a study, list the missing measurements and the command that submits them.
+    """Archive each JOB that has ended. Without JOB, archive all jobs in RUNS that have ended. Existing archives are not
+    changed. For a study, list the missing measurements and the command that submits them.
     """
     looks, code = _refreshed(jobs, runs)
     collected, failed = console.for_each(looks, lambda look: _collected(look, bool(jobs)))

@@ -1,6 +1,7 @@
-"""The JSON documents of verbs: the structs of the documents that a verb prints with --json.
+"""The JSON documents of commands: the structs of the documents that a command prints with --json.
 
-A verb is in one of the two tables. A group is listed by its verbs, such as "baseline list"; `sites` is a verb, too.
+Each command is in one of the two tables. A command of a group has the name of the group in front, such as "baseline
+list". The group `sites` is itself a command, too.
 """
 
 import importlib
@@ -61,12 +62,12 @@ FAILURE = "documents.versioned.FailureDocument"
 
 
 def structs_of(verb: str) -> "list[type[Struct]]":
-    """Return the structs of the documents that a verb may print. verb: a key of DOCUMENTS."""
+    """Return the structs of the documents that a command may print. verb: name of the command, a key of DOCUMENTS."""
     return [struct(name) for name in DOCUMENTS[verb]]
 
 
 def struct(name: str) -> "type[Struct]":
-    """Return a struct by its module and name below dlio_hpc."""
+    """Return a struct by its module and name, as a dotted path relative to dlio_hpc."""
     module, _, kind = name.rpartition(".")
     made: type[Struct] = getattr(importlib.import_module(f"dlio_hpc.{module}"), kind)
     return made

@@ -81,8 +81,8 @@ ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
 
 
 class _Made(NamedTuple):
-    """State of the construction of a schema. definitions: schemas of structs by name, to which those of types are
-    added. is_file: True for files that people write, False for documents that dlio-hpc writes. is_closed: whether
+    """State of the construction of a schema. definitions: schemas of structs by name; the construction adds schemas
+    here. is_file: True for files that people write, False for documents that dlio-hpc writes. is_closed: whether
     unknown fields are faults.
     """
 
@@ -111,8 +111,8 @@ def of_documents(title: str, kinds: Sequence[type[msgspec.Struct]], is_closed: b
 
 
 def _written(struct: Any, made: _Made) -> Schema:
-    """Return the schema of a struct in a document that dlio-hpc writes: all fields are present, except those that may
-    be unset.
+    """Return the schema of a struct in a document that dlio-hpc writes: all fields are present, except for fields that
+    may be unset.
     """
     texts = key_texts.of_fields(struct)
     fields = msgspec.structs.fields(struct)

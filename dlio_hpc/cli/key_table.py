@@ -46,14 +46,15 @@ _OF_ITS_KEYS, _EMPTY = "the defaults of its keys", "empty"
 _IN_WORDS = (_OF_ITS_KEYS, _EMPTY)
 _WIDTH = 79
 _LEAD = (
-    "A number has the unit that is stated, unless the file gives one: 256 KiB, 20 ms, 90%. In a section, [] stands for "
-    "each entry of a list, NAME for each name of a mapping."
+    "A number without a unit has the stated unit. The file may give another unit, such as 256 KiB, 20 ms or 90%. In "
+    "the name of a section, [] stands for each entry of a list, and NAME for each name of a mapping."
 )
 
 
 class KeyFacts(NamedTuple):
-    """A key of a file. path: such as dataset.files. kind: its type in words. unit: empty if it has none. default: value
-    as YAML, or "required" with its condition. example: YAML; empty if the default is example enough.
+    """A key of a file. path: the key in dotted form, such as dataset.files. kind: type of the key in words. unit: unit
+    of its values; empty if there is none. default: default value as YAML, or "required" with its condition. example:
+    example as YAML; empty if the default is a sufficient example.
     """
 
     path: str
@@ -66,7 +67,7 @@ class KeyFacts(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The key within its section."""
+        """The name of the key within its section."""
         return self.path.rpartition(".")[2]
 
     @property
@@ -75,8 +76,8 @@ class KeyFacts(NamedTuple):
 
 
 class KeySection(NamedTuple):
-    """The keys of a mapping. path: its key, such as dataset.auxiliary_files[]; empty at the top of a file. text: its
-    docstring.
+    """The keys of a mapping. path: key that has the mapping as its value, such as dataset.auxiliary_files[]; empty at
+    the top of a file. text: docstring of the mapping's struct.
     """
 
     path: str
@@ -94,7 +95,9 @@ def of(name: str) -> list[KeySection]:
 
 
 def sections(struct: Any, path: str = "") -> list[KeySection]:
-    """Return the section of a struct and of all structs below it. Raise ValueError for a field without a docstring."""
+    """Return the section of a struct, and the sections of all structs nested in it. Raise ValueError for a field
+    without a docstring.
+    """
     keys = tuple(_keys(struct, f"{path}." if path else ""))
     listed = [KeySection(path, " ".join((struct.__doc__ or "").split()), keys)]
     below = dict.fromkeys((inner, f"{key.path}{suffix}") for key in keys for inner, suffix in structs_in(key.type))
@@ -123,7 +126,7 @@ def facts(key: KeyFacts) -> list[str]:
 
 
 def structs_in(kind: Any, suffix: str = "") -> Iterator[tuple[Any, str]]:
-    """Yield the structs in a type. suffix: [] in lists, .NAME in mappings."""
+    """Yield the structs in a type, each with its suffix: [] in lists, .NAME in mappings."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield kind, suffix
     origin = typing.get_origin(kind)
@@ -133,7 +136,7 @@ def structs_in(kind: Any, suffix: str = "") -> Iterator[tuple[Any, str]]:
 
 
 def describe(kind: Any, named: Callable[[Any], str] = lambda struct: "mapping") -> str:
-    """Return a type in the words of the reference. named: words for a struct."""
+    """Return a type in the words of the reference. named: words that are used for a struct."""
 
     def of_inner(inner: Any) -> str:
         return describe(inner, named)
@@ -182,7 +185,7 @@ def _keys(struct: Any, prefix: str) -> Iterator[KeyFacts]:
 
 
 def _required(struct: Any, name: str) -> str:
-    """Return "required", followed by alternative keys, if there are any."""
+    """Return "required". If other keys can replace this key, name them."""
     always, alternatives = json_schema.ALTERNATIVES.get(struct, ([name], []))
     if name in always:
         return "required"

@@ -21,18 +21,18 @@ class LiveView:
         self._rates: dict[Path, RunRates] = {}
 
     def add(self, watched: Watched) -> None:
-        """Add a look at a job to its rates."""
+        """Record the rate of a job, as seen in this look."""
         if watched.live is not None:
             self._rates.setdefault(watched.directory, RunRates()).add(watched.live)
 
     def rate(self, watched: Watched) -> float | None:
-        """Return the bytes a second of the last seconds; None if they are not known."""
+        """Return the rate of a job during the last seconds, in bytes/s; None if it is unknown."""
         rates = self._rates.get(watched.directory)
         return rates.now if rates and watched.live is not None else None
 
     def screen(self, jobs: Sequence[Watched], width: int, height: int) -> list[str]:
-        """Return the lines of jobs on a terminal of `width` columns and `height` rows. Jobs whose runs go on come
-        first, and ended jobs last. If the jobs need more rows, the last line says how many are left out.
+        """Return the lines of jobs on a terminal of `width` columns and `height` rows. Jobs with a current run come
+        first, and ended jobs last. If there are not enough rows, the last line says how many jobs are left out.
         """
         order = sorted(jobs, key=lambda watched: (watched.job.ended, watched.live is None))
         lines: list[str] = []
@@ -45,7 +45,7 @@ class LiveView:
         return lines
 
     def line(self, watched: Watched) -> str:
-        """Return the run of a job that goes on as one line."""
+        """Return one line on the current run of a job."""
         run = watched.live
         if run is None:
             return f"{watched.job.job}: {_of_job_out(watched)}" if watched.progress else ""
@@ -56,7 +56,7 @@ class LiveView:
         return in_ascii(single_line(line)) if self._is_ascii else single_line(line)
 
     def _block(self, watched: Watched, width: int) -> list[str]:
-        """Return the lines of a job: its state, how far its run is, its rates, and what its ranks do."""
+        """Return the lines on a job: its state, the progress of its run, the rates, and what the ranks do."""
         head, run = f"{watched.job.job}  {heading(watched)}", watched.live
         if watched.job.ended:
             lines = [head]
@@ -83,7 +83,7 @@ class LiveView:
 
 
 def heading(watched: Watched) -> str:
-    """Return the state of a job, and why it is not known better."""
+    """Return the state of a job and, if the state may be out of date, the reason."""
     texts = (watched.job.described(), watched.job.night_text(), watched.advice)
     fault = "the batch system does not answer" if watched.fault and not watched.is_final else ""
     return ", ".join(filter(None, (*texts, fault)))

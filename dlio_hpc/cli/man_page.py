@@ -1,4 +1,4 @@
-"""Man pages of dlio-submit, dlio-hpc and its verbs, made from the commands. The markup is that of man(7)."""
+"""Man pages of dlio-submit, of dlio-hpc and of its commands, made from their help texts in the markup of man(7)."""
 
 import inspect
 import re
@@ -25,8 +25,8 @@ _ENVIRONMENT = (
     "separated by colons."
 )
 _FILES = (
-    "Profiles, workloads and the defaults of options (defaults.yaml) are searched in ~/.config/dlio-hpc, in the "
-    "folders of DLIO_HPC_SITE_PATH, in /etc/dlio-hpc, and then among the files that dlio-hpc ships."
+    "Profiles, workloads and defaults of options (defaults.yaml) are searched in ~/.config/dlio-hpc, in the folders "
+    "of DLIO_HPC_SITE_PATH, in /etc/dlio-hpc, and then among the files that dlio-hpc ships."
 )
 
 
@@ -38,7 +38,7 @@ class ManPage(NamedTuple):
 
 
 def pages() -> Iterator[ManPage]:
-    """Yield the man pages of both programs and of all verbs."""
+    """Yield the man pages of both programs and of all commands."""
     yield ManPage("dlio-hpc.1", _overview())
     yield ManPage("dlio-submit.1", _verb_page("dlio-submit", _SUBMIT))
     for name in VERBS:
@@ -59,12 +59,14 @@ def _overview() -> str:
 
 
 def _entry(name: str, verb: Verb) -> list[str]:
-    """Return the entry of a verb in the list of commands."""
+    """Return the entry of a command in the list of commands."""
     return [".TP", f".BR {_escaped(f'dlio-hpc-{name}')} (1)", _escaped(verb.summary)]
 
 
 def _verb_page(program: str, name: str) -> str:
-    """Return the page of a verb. program: the command line by which the page names the verb."""
+    """Return the page of a command. program: the words by which the page calls the command, such as "dlio-hpc report".
+    name: name of the command.
+    """
     context, verb = context_of(name, program), VERBS[name]
     commands = []
     if isinstance(context.command, click.Group):
@@ -76,14 +78,16 @@ def _verb_page(program: str, name: str) -> str:
 
 
 def context_of(name: str, program: str = "") -> click.Context:
-    """Return the context of a verb. program: the command line by which its help names it; empty: dlio-hpc VERB."""
+    """Return the click context of a command. name: name of the command. program: the words by which its help calls the
+    command; empty: dlio-hpc NAME.
+    """
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     return _context(command, program or f"dlio-hpc {name}")
 
 
 def contexts_within(context: click.Context) -> Iterator[click.Context]:
-    """Yield the contexts of the commands of a group."""
+    """Yield the click contexts of the commands of a group."""
     assert isinstance(context.command, click.Group)
     for name in context.command.list_commands(context):
         command = context.command.get_command(context, name)
@@ -92,7 +96,7 @@ def contexts_within(context: click.Context) -> Iterator[click.Context]:
 
 
 def _inner_command(context: click.Context) -> list[str]:
-    """Return the description of a command within a verb, such as `dlio-hpc baseline accept`."""
+    """Return the description of a command in a group, such as `dlio-hpc baseline accept`."""
     return [f".SS {_usage(context)}", *_paragraphs(context.command.help or ""), *_options(context)]
 
 
@@ -106,8 +110,8 @@ def _context(command: click.Command, program: str, parent: click.Context | None 
 def _page(
     context: click.Context, summary: str, commands: Sequence[str], examples: Sequence[str], others: Sequence[str]
 ) -> str:
-    """Return a page. commands: title and lines of the section of commands; empty for no such section. examples: command
-    lines. others: verbs to see also.
+    """Return a page. commands: title and lines of the section on the commands of a group; empty if there is no such
+    section. examples: command lines. others: names of commands for the section SEE ALSO.
     """
     name = context.command_path.replace(" ", "-")
     also = ["dlio-hpc", "dlio-submit", *(f"dlio-hpc-{other}" for other in others if other != _SUBMIT)]

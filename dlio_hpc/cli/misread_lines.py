@@ -1,4 +1,4 @@
-"""Command lines that click would misread, or refuse in terms that do not help: options before the verb, long options
+"""Command lines that click would misread, or refuse with an unhelpful message: options before the command, long options
 with one dash, and blanks in KEY=VALUE.
 """
 
@@ -53,7 +53,9 @@ def _refuse_file_of_flag(
 
 
 def _refuse_order(program: str, command: click.Command, arguments: Sequence[str], others: Sequence[str]) -> None:
-    """Raise a usage error for options of a verb that are given before the verb. others: "--" and what follows it."""
+    """Raise a usage error for an option that is given before the command to which it belongs. others: "--" and the
+    words after it.
+    """
     if not isinstance(command, click.Group) or not arguments or not arguments[0].startswith("-"):
         return
     context = click.Context(command, info_name=program)
@@ -64,7 +66,7 @@ def _refuse_order(program: str, command: click.Command, arguments: Sequence[str]
     if _option(command, name) is None and _option(called, name) is not None and called is not command:
         end = place + depth
         line = shlex.join([program, *arguments[place:end], *arguments[end:], *arguments[:place], *others])
-        raise click.UsageError(f"{name} is an option of {arguments[place]}; give it after the verb: {line}", context)
+        raise click.UsageError(f"{name} is an option of {arguments[place]}; give it after the command: {line}", context)
 
 
 def _called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Command, int]:
@@ -79,14 +81,14 @@ def _called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Com
 
 
 def _option(command: click.Command, name: str) -> click.Option | None:
-    """Return the option of a command that has this name; None if there is none."""
+    """Return the option with this name of a command; None if the command has no such option."""
     options = (param for param in command.params if isinstance(param, click.Option))
     return next((option for option in options if name in (*option.opts, *option.secondary_opts)), None)
 
 
 def _options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the options on a command line. If an option has one value, yield with it the word after the option and the
-    words that may belong to the same value; otherwise, yield an empty list.
+    """Yield the options on a command line, each with a list of words. If the option takes one value, the list has the
+    word after the option and the words that may belong to the same value. Otherwise, the list is empty.
     """
     place = 0
     while place < len(arguments):
@@ -116,8 +118,8 @@ def _has_joints(option: click.Option) -> bool:
 
 
 def _value(arguments: Sequence[str], has_joints: bool) -> list[str]:
-    """Return the first word, and the words that follow it if the value continues in them. has_joints: whether values of
-    the option have = or commas, such as KEY=A,B.
+    """Return the first word, and the following words over which the value continues. has_joints: whether values of the
+    option contain = or commas, such as KEY=A,B.
     """
     value = list(arguments[:1])
     for word in arguments[1:]:
@@ -129,5 +131,7 @@ def _value(arguments: Sequence[str], has_joints: bool) -> list[str]:
 
 
 def _joined(values: Sequence[str]) -> list[str]:
-    """Return a value as one word. A value does not begin with the = between an option and its value."""
+    """Return the words of a value as one word. An = at the beginning, which separates an option from its value, is left
+    out.
+    """
     return ["".join(values).removeprefix("=")] if len(values) > 1 else list(values)

@@ -35,7 +35,12 @@ def _folder_name(text: str) -> str:
 )
 @option("--system", required=True, metavar="NAME", callback=parsed(_folder_name), help="System, which is a folder.")
 @option("--accelerator", metavar="NAME", help="Leave out training on other accelerators than this one, such as b200.")
-@option("--replace", "is_replaced", is_flag=True, help="Replace what an earlier report wrote for the same workloads.")
+@option(
+    "--replace",
+    "is_replaced",
+    is_flag=True,
+    help="Replace the folders that an earlier report wrote for the same workloads.",
+)
 @option(
     "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains JOB."
 )
@@ -46,16 +51,16 @@ def mlperf_report(
 ) -> None:  # fmt: skip
     """Write finished jobs to DIR in the directory layout of MLPerf Storage, which its checkers read.
 
-    The result is not a submission: a submission is made with MLCommons' tool mlpstorage. Rules of the edition and the
-    division that the jobs do not meet are listed, by the same criteria as dlio-hpc accept uses. Data that the results
-    of dlio-hpc do not have are left out, and listed.
+    The result is not a submission: a submission is made with MLCommons' tool mlpstorage. The rules of the edition and
+    the division that the jobs do not meet are listed; they are checked by the criteria of dlio-hpc accept. Data that
+    the results of dlio-hpc do not contain are left out, and listed.
     """
     from dlio_hpc.reports.mlperf_storage import selection, tree
 
     _refuse_swap(directory, names, runs)
     outcomes = job_outcome.load_all(_jobs(names, runs))
     if not outcomes:
-        raise ConfigError(f"no jobs in {', '.join(names)}; give finished jobs, or a study that has some")
+        raise ConfigError(f"no jobs in {', '.join(names)}; give finished jobs, or a study with finished jobs")
     placement = tree.Placement(EDITIONS[edition], division, submitter, system)
     reported = selection.reported(outcomes, placement.edition, accelerator)
     report = tree.write(directory, reported, placement, is_replaced)
@@ -65,14 +70,14 @@ def mlperf_report(
         return
     console.show(report.headline)
     _list("Rules that are not met:", report.rules.unmet)
-    _list("Rules for which this is undecided:", report.rules.undecided)
+    _list("Rules that could not be checked:", report.rules.undecided)
     _list(f"Folders in {directory}:", [f"{folder}: {name}" for folder, name in report.folders.items()])
     _list("Left out or null:", report.missing)
     _list("Storage was not read, or this is unknown:", report.cautions)
 
 
 def _refuse_swap(directory: Path, names: tuple[str, ...], runs: Path) -> None:
-    """Raise ConfigError if the first argument is a job or a study and not the folder to write."""
+    """Raise ConfigError if the first argument is a job or a study. It must be the folder to write."""
     path = jobs_by_name.place(str(directory), runs)
     what = folder_kinds.member(path) or ("an archive of a job" if path.name.endswith(SUFFIX) else None)
     if what is not None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class _OutputType(PathType):
-    """Type of options that name a file to write. A file of a job or of the archives is no such file: it may hold the
-    only copy of a result. suffixes: possible ends of the name; empty if every name is possible. is_folder_allowed:
+    """Type of options that name a file to write. Files of jobs and archives are refused, because they may hold the only
+    copy of a result. suffixes: suffixes that the name may have; empty if every name is possible. is_folder_allowed:
     whether the option may also name a folder.
     """
 
@@ -38,7 +38,7 @@ class _OutputType(PathType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name = os.path.basename(value)
         if (name in rundir.RECORDS or name.endswith((rundir.ARCHIVE_SUFFIX, ".darshan"))) and os.path.lexists(value):
-            self.fail(f"{value} is a file of dlio-hpc or of Darshan, which is not written over", param, ctx)
+            self.fail(f"{value} is a file of dlio-hpc or of Darshan, which is not overwritten", param, ctx)
         if os.path.isdir(value) and not self.is_folder_allowed:
             self.fail(f"cannot write {value}: Is a directory; give the name of a file", param, ctx)
         if self.suffixes and not name.endswith(self.suffixes) and not _is_device(value):
@@ -47,12 +47,12 @@ class _OutputType(PathType):
 
 
 def _is_device(path: str) -> bool:
-    """Return whether a path is that of a pipe or a device, such as /dev/stdout."""
+    """Return whether a path names a pipe or a device, such as /dev/stdout."""
     return os.path.exists(path) and not os.path.isfile(path)
 
 
 class _PicturesType(FolderType):
-    """Type of the option that names a folder for pictures. The name of a picture or a page is a mistake."""
+    """Type of the option that names a folder for pictures. The name of a picture or a page is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         stem, suffix = os.path.splitext(value)
@@ -70,8 +70,8 @@ _PICTURES = _PicturesType(path_type=Path, readable=False)
 
 class Outputs(NamedTuple):
     """Outputs that the user requests. html, perfetto: paths of the files to write; None to write none. figures: folder
-    for pictures; None to write none. step_s: length in seconds of a step of the timeline in JSON and CSV; None for a
-    timeline of 200 steps.
+    for pictures; None to write none. step_s: length of a step of the timeline in JSON and CSV, in seconds; None to
+    divide the timeline into 200 steps.
     """
 
     html: Path | None = None
@@ -157,7 +157,7 @@ _TRACE = (
            help="Write a trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."),
     option("--step", "step_s", metavar="TIME", callback=parsed(_step),
            help="Step of the timeline in --json and --csv. Default: 200 steps."),
-    option("--csv", "as_csv", is_flag=True, help="Print all numbers as CSV, one per row."),
+    option("--csv", "as_csv", is_flag=True, help="Print all numbers as CSV, one number per row."),
 )  # fmt: skip
 
 
@@ -201,9 +201,9 @@ def write_junit(path: Path, suite: str, cases: "Sequence[Case]", quiet: bool = F
 
 @contextmanager
 def written(path: Path, is_marked: bool = False) -> Iterator[None]:
-    """Create the folder that contains `path`, then run the `with` block, which writes to `path`. If either fails, raise
-    InfrastructureError with the name of `path`, or ConfigError if the path cannot be that of a file. is_marked:
-    whether the content names dlio-hpc; if the block replaced a file that does not, print a note on stderr.
+    """Create the folder that contains `path`, then run the `with` block, which writes to `path`. If this fails, raise
+    InfrastructureError with the name of `path`, or ConfigError if no file can have this path. is_marked: whether the
+    new content names dlio-hpc. If it does, and the replaced file did not name dlio-hpc, print a note on stderr.
     """
     is_foreign = is_marked and _is_foreign(path)
     try:
@@ -224,7 +224,7 @@ _NAME, _SEARCHED = re.compile(rb"dlio[-_]hpc|dlio-submit"), 1 << 16
 
 
 def _is_foreign(path: Path) -> bool:
-    """Return whether there is a file with content at `path` that does not name dlio-hpc."""
+    """Return whether `path` is a file that has content and does not name dlio-hpc."""
     try:
         if not path.is_file() or not path.stat().st_size:
             return False
@@ -248,13 +248,13 @@ def refuse_inputs() -> None:
         for path in (path for param in inputs for path in _paths(context.params.get(str(param.name)))):
             if target is not None and _are_same(target, path):
                 raise click.UsageError(
-                    f"{output.opts[-1]} {target} is the file that is read, which is not written over; give another "
+                    f"{output.opts[-1]} {target} is also the input file, which is not overwritten; give another "
                     "file", context
                 )  # fmt: skip
 
 
 def _paths(value: object) -> list[str | Path]:
-    """Return the texts and paths of the value of an option or argument."""
+    """Return the texts and paths in the value of an option or argument."""
     values = value if isinstance(value, (tuple, list)) else (value,)
     return [item for item in values if isinstance(item, (str, Path))]
 

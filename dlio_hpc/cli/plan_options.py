@@ -15,8 +15,8 @@ from dlio_hpc.plan.options import Options
 
 
 class _Lines(click.types.StringParamType):
-    """Type of options whose values may contain blanks. The environment variable of such an option holds one value per
-    line.
+    """Type of repeatable options whose values may contain blanks. The environment variable of such an option holds one
+    value per line.
     """
 
     envvar_list_splitter = "\n"
@@ -38,9 +38,9 @@ _OPTIONS = (
     option("-s", "--site", metavar="NAME|FILE",
            help="Site profile. Default: the profile for this host's name, else local."),
     option("-N", "--nodes", callback=_counts, metavar="N[,N...]",
-           help="Number of nodes; with several numbers, jobs for each.  [default: 1]"),
+           help="Number of nodes. With several numbers, jobs are submitted for each number.  [default: 1]"),
     option("--ppn", "ranks_per_node", callback=_counts, metavar="N[,N...]",
-           help="Ranks per node; with several numbers, jobs for each. Default: the site's."),
+           help="Ranks per node. With several numbers, jobs are submitted for each number. Default: the site's."),
     option("-A", "--account", help="Account or project to charge."),
     option("-q", "--queue", help="Queue or partition."),
     option("-t", "--time", "walltime", metavar="TIME", callback=parsed(units.walltime),
@@ -56,15 +56,17 @@ _OPTIONS = (
            help="Folder for the directories of jobs."),
     option("--archive", type=FOLDER, metavar="DIR", help="Folder for archives. Default: RUNS/archive."),
     option("-S", "--set", "overrides", multiple=True, type=_Lines(), metavar="KEY=VALUE",
-           help="Set a key of the workload: dataset.files=8; of the site: site.depth=2."),
+           help="Set a key of the workload, such as dataset.files=8, or of the site, such as site.depth=2."),
     option("-P", "--sweep", "sweeps", multiple=True, type=_Lines(), metavar="KEY=A,B,...",
-           help="Measure these values of a key: reader.read_threads=1,2,4 or 1..4*2; if repeated, all combinations."),
-    option("--zip", "zipped", is_flag=True, help="Pair the lists of -P instead of combining them."),
+           help="Measure these values of a key: reader.read_threads=1,2,4 or 1..4*2. If repeated, measure all "
+                "combinations."),
+    option("--zip", "zipped", is_flag=True,
+           help="Measure the first values of all -P together, then the second values, and so on."),
     option("--weak", is_flag=True, help="With several -N or --ppn, let each rank read the same amount."),
     option("--study", metavar="NAME|FILE", help="Measure the points of a study file, such as fig11."),
     option("--suite", metavar="NAME|FILE", help="Measure a suite (a study file with a verdict), such as nightly."),
     option("--full", is_flag=True,
-           help="Use the sizes that the study file has for a large machine. Default for suites, except on site local."),
+           help="Use the sizes for a large machine in the study file. Default for suites, except on site local."),
     option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random order of runs. Default: random."),
     option("--repeat", type=click.IntRange(1), metavar="N",
            help="Measured runs of each point.  [default: 1 (4 with --ab), or the study file's]"),
@@ -77,9 +79,10 @@ _OPTIONS = (
     option("--dataset-size", metavar="SIZE", callback=parsed(units.large_size),
            help="Size of the dataset, to within one file. Changes the number of files, or of samples per file."),
     option("--generate", type=click.Choice(["auto", "separate", "only", "never"]), default="auto", show_default=True,
-           help="auto: generate the dataset if it does not exist; separate: in a job of its own; only: generate it and "
-                "measure nothing; never: the dataset must exist."),
-    option("--darshan/--no-darshan", default=None, help="Run under Darshan. Default: if the site names a libdarshan."),
+           help="auto: generate the dataset in the job if it does not exist; separate: generate it in another job; "
+                "only: generate it and measure nothing; never: the dataset must exist."),
+    option("--darshan/--no-darshan", default=None,
+           help="Run under Darshan. Default: use Darshan if the site profile names a libdarshan."),
     option("--tf-profile", is_flag=True,
            help="With loader tensorflow, keep the TensorFlow profile of ranks 0 to 7 for the first 30 s of each run."),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from dlio_hpc.cli.verbs import FOLDER, SETTINGS, option
 @click.command(context_settings={**SETTINGS, "ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 @option("-o", "--output", type=FOLDER, metavar="DIR", help="New folder of the recording. Default: recording-TIME.")
-@option("--anonymous", is_flag=True, help="Store hashes in place of the names of files and folders.")
+@option("--anonymous", is_flag=True, help="Store hashes instead of the names of files and folders.")
 @option("--print", "is_printed", is_flag=True, help="Print shell commands that switch recording on; run nothing.")
 def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_printed: bool) -> int:
     """Run a program, and record how its Python processes use their libraries: loaders and batches, steps, files,
@@ -21,8 +21,9 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
     recording.
 
     COMMAND may start ranks (mpiexec, srun, torchrun) or a container that has DIR: the variables PYTHONPATH and
-    DLIO_HPC_RECORD reach each process. In a job script, `eval "$(dlio-hpc record -o DIR --print)"` sets them for all
-    commands that follow. Every Python from 3.8 on is recorded; dlio-hpc need not be installed there.
+    DLIO_HPC_RECORD reach each process. In a job script, `eval "$(dlio-hpc record -o DIR --print)"` sets these variables
+    for all commands that follow. Processes of Python 3.8 and later are recorded, even if their Python has no dlio-hpc
+    installed.
 
     COMMAND replaces the process of dlio-hpc, so exit code, signals and terminal are those of COMMAND. At the end, a
     line on stderr says what was recorded.
@@ -55,9 +56,9 @@ def _reason(command: tuple[str, ...], fault: OSError) -> str:
         hint = f"; write: dlio-hpc record -- python {program}" if program.endswith(".py") else ""
         return f"{fault.strerror}{hint}"
     if " " in program:
-        return f"there is no such program; leave out the quotes: dlio-hpc record -- {program} {rest}".rstrip()
+        return f"there is no program of this name; leave out the quotes: dlio-hpc record -- {program} {rest}".rstrip()
     if "/" not in program:
-        return f"it is not in PATH; {name_hint(program, _PROGRAMS)}give a program that is, or the path of one"
+        return f"it is not in PATH; {name_hint(program, _PROGRAMS)}give a program in PATH, or the path of a program"
     return fault.strerror or str(fault)
 
 

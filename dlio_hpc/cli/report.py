@@ -1,4 +1,4 @@
-"""dlio-hpc report, and functions with which other commands collect and report jobs."""
+"""dlio-hpc report, and the functions by which other commands collect and report jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 )
 @option(
     "--full", "is_full", is_flag=True,
-    help="Each run in full. Default: of several runs, a table, and the run with the median rate with its pictures.",
+    help=("Show each run in full. Default: if there are several runs, show a table of the runs, and only "
+        "the run with the median rate in full."),
 )  # fmt: skip
 @PAGER
 @trace_options
@@ -57,7 +58,7 @@ def report(
         of_jobs = study_outcome.of_jobs(study, outcomes, absent="not planned in any of the given jobs")
         return _report_study(of_jobs, outputs, metric, has_pager)
     if metric is not None:
-        raise click.UsageError("--metric is only for studies: it is the metric by which points are compared")
+        raise click.UsageError("--metric is only for studies: it selects the metric by which points are compared")
     return _report_jobs(jobs, outcomes, outputs, is_full, has_pager)
 
 
@@ -101,8 +102,8 @@ def _job_page(
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
-    """Print the measurements of jobs; without jobs, nothing or an empty JSON document. paths: directories or archives
-    of the jobs. Return the exit code of the first fault, or 0 if there is no fault.
+    """Print the measurements of jobs. If there are no jobs, print nothing, or an empty JSON document. paths:
+    directories or archives of the jobs. Return the exit code of the first fault, or 0 if there is no fault.
     """
     outcomes = [job_outcome.load(path) for path in paths]
     if as_json:
@@ -143,8 +144,8 @@ def collect_all(directories: list[Path], quiet: bool) -> int:
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
-    """Archive jobs that have ended, then print a report on all of them. Return the exit code of the report. If the
-    report's exit code is 0, return the exit code of the first failure to archive a job, or 0 if all jobs were archived.
+    """Archive jobs that have ended, then print a report on all of them. Return the exit code of the report or, if that
+    is 0, the exit code of the first failure to archive a job, or 0 if all jobs were archived.
     """
     code = collect_all(directories, quiet)
     return show(directories, as_json) or code

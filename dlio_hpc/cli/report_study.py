@@ -17,8 +17,8 @@ from dlio_hpc.verdict.suite import SuiteVerdict
 
 
 def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
-    """Print the report of the study in a folder. If the study is a suite, return the exit code of its verdict. If it is
-    not a suite, return the exit code for the reason why measurements are missing, or 0 if none is missing. is_judged:
+    """Print the report of the study in a folder. For a suite, return the exit code of its verdict. For another study,
+    return the exit code for the reason why measurements are missing, or 0 if no measurement is missing. is_judged:
     False for studies that have just been submitted. No verdict is then printed, and 0 is returned in any case.
     """
     outcome, outputs = jobs_by_name.study_in(folder), Outputs(as_json=as_json)
@@ -38,8 +38,8 @@ def present(
 ) -> int:
     """Write the report of a study to the outputs that the user requests. metric: metric by which points are compared;
     None for the metric of each part. is_judged: False for studies that have just been submitted. Return the exit code
-    for the reason why measurements are missing, or 0 if none is missing or `is_judged` is False. has_pager: as in
-    Outputs.present().
+    for the reason why measurements are missing, or 0 if no measurement is missing or `is_judged` is False. has_pager:
+    as in Outputs.present().
     """
     if outputs.perfetto is not None or outputs.step_s is not None:
         option = "--perfetto" if outputs.perfetto is not None else "--step"

@@ -14,11 +14,11 @@ NAMES = ("workload", "site", "study", "suite", "criteria")
 @argument("name", type=click.Choice(NAMES), required=False)
 @click.option("--text", "as_text", is_flag=True, help="Print all keys of NAME for a terminal of 80 columns instead.")
 @click.option(
-    "--json-of", "verb", type=NamedChoice(list(json_documents.DOCUMENTS)), metavar="VERB",
-    help='Print the schema of what a verb prints with --json: report, "baseline list".',
+    "--json-of", "verb", type=NamedChoice(list(json_documents.DOCUMENTS)), metavar="COMMAND",
+    help='Print the schema of the document that COMMAND prints with --json: report, "baseline list".',
 )  # fmt: skip
 def schema(name: str | None, as_text: bool, verb: str | None) -> None:
-    """Print the JSON Schema of a kind of YAML file, or of the JSON document of a verb.
+    """Print the JSON Schema of a kind of YAML file, or of the JSON document that a command prints.
 
     With --text, print each key with its type, unit, default, example and meaning.
 
@@ -27,9 +27,11 @@ def schema(name: str | None, as_text: bool, verb: str | None) -> None:
     from dlio_hpc.cli import json_schema, key_table
 
     if (name is None) == (verb is None):
-        raise click.UsageError(f"give one of {', '.join(map(repr, NAMES))}, or --json-of VERB")
+        raise click.UsageError(f"give one of {', '.join(map(repr, NAMES))}, or --json-of COMMAND")
     if as_text and name is None:
-        raise click.UsageError(f"--text prints the keys of one of {', '.join(map(repr, NAMES))}, not of --json-of VERB")
+        raise click.UsageError(
+            f"--text prints the keys of one of {', '.join(map(repr, NAMES))}, not of --json-of COMMAND"
+        )
     if as_text:
         print(key_table.text(str(name)))
         return

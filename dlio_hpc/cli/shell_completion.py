@@ -50,7 +50,9 @@ sites: Completer = _names("SITES")
 
 
 def _jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the names of jobs and studies below the folder of jobs, newest first, or files if a path is begun."""
+    """Return the names of jobs and studies in the folder of jobs, newest first. If the text is the beginning of a path,
+    return files.
+    """
     from dlio_hpc.files import rundir
 
     runs = Path(ctx.params.get("runs") or "dlio-runs")
@@ -62,7 +64,9 @@ def _jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[C
 
 
 def _settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the keys of the workload and of the site that begin with the text, or the values of a key."""
+    """Return the keys of the workload and of the site that begin with the text. If the text has a key and =, return the
+    values of the key.
+    """
     from dlio_hpc.config.site import Site
     from dlio_hpc.config.workload import Workload
 
@@ -90,7 +94,7 @@ def _keys(struct: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _values(kind: Any) -> list[str]:
-    """Return the values of a type that has few: those of a Literal, true and false, null."""
+    """Return the values of a type that has only a few values: the values of a Literal, true and false, or null."""
     if kind is bool:
         return ["true", "false"]
     if kind is type(None):

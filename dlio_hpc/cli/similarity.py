@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     "--only",
     metavar="REGEX",
     callback=expression,
-    help="In Darshan logs, use only files whose path matches. Default: all but programs and libraries.",
+    help=(
+        "In Darshan logs, use only files whose path matches this regular expression. Default: all files "
+        "except programs and libraries."
+    ),
 )
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
 @page_options
@@ -40,7 +43,8 @@ def similarity(
     names: tuple[str, ...], matrix: bool, against: tuple[str, ...], run_name: str | None, only: str | None, runs: Path,
     outputs: Outputs,
 ) -> int:  # fmt: skip
-    """Compare the I/O of two programs by the measure of the DLIO paper, by access patterns, and by distributions.
+    """Compare the I/O of two programs: by the similarity measure of the DLIO paper, by access patterns, and by
+    distributions.
 
     PROFILE: metrics from a publication, shipped with dlio-hpc, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. For
     a job, the I/O on its dataset and its checkpoints is compared; for a Darshan log, the I/O on the files that --only
@@ -105,7 +109,7 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
 
 
 def _are_same(first: Path, second: Path) -> bool:
-    """Return whether two paths are the same job or log, or logs with the same content."""
+    """Return whether two paths name the same job, the same log, or logs with the same content."""
     if not first.exists() or not second.exists():
         return False  # reference profiles
     return first.samefile(second) or (first.is_file() and second.is_file() and filecmp.cmp(first, second, False))

@@ -13,16 +13,16 @@ from dlio_hpc.documents.files import SiteReportDocument
 @click.command(context_settings=SETTINGS)
 @argument("folder", type=FOLDER, metavar="DIR")
 @archive_options
-@option("--anew", "is_anew", is_flag=True, help="Make all pages again, for example after an upgrade of dlio-hpc.")
+@option("--anew", "is_anew", is_flag=True, help="Rebuild all pages, for example after an upgrade of dlio-hpc.")
 @JSON
 @option("--quiet", is_flag=True, help="Print faults only.")
 def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, as_json: bool, quiet: bool) -> int:
-    """Make a static site of all archived jobs, which a web server can show. DIR/index.html is the dashboard of the
-    facility, DIR/jobs/JOB.html the report of a job, DIR/studies/STUDY.html that of a study or suite.
+    """Make a static web site of all archived jobs. DIR/index.html is the dashboard of the facility, DIR/jobs/JOB.html
+    the report of a job, and DIR/studies/STUDY.html the report of a study or suite.
 
     A page is rebuilt if one of its archives is newer. Nothing is removed. Archives that cannot be read are listed.
 
-    Exit code: 0 if all pages are made, otherwise that of the most severe fault of an archive.
+    The exit code is 0 if all pages are made; otherwise, it is the exit code of the most severe fault of an archive.
     """
     from dlio_hpc.reports import web_site
     from dlio_hpc.verdict import judged_jobs

@@ -88,8 +88,8 @@ def submit(
 
 
 def _is_default(context: click.Context, name: str) -> bool:
-    """Return whether the option has its default because the user did not set it. A value in defaults.yaml counts as a
-    default, because such values are meant for new studies.
+    """Return whether the user did not set the option, so that it has its default. A value from defaults.yaml is a
+    default, too, because such values are meant for new studies.
     """
     return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
@@ -102,15 +102,14 @@ def _check_resume(context: click.Context, name: str, options: Options) -> None:
     path = names.place(name, options.runs)
     if folder_kinds.member(path) == "a job" or path.name.endswith(SUFFIX):
         raise click.UsageError(
-            f"--resume: {name} is a job and not a study, which --resume continues; to measure again, submit the "
-            "workload without --resume"
+            f"--resume continues a study, but {name} is a job; to measure again, submit the workload without --resume"
         )
     allowed = {"resume", "runs", "dry_run", "wait", "as_json", "junit", "quiet", "verbose", *RESUMABLE}
     given = ["WORKLOAD"] * (options.workload is not None) + given_options(context, allowed)
     if given:
         raise click.UsageError(
-            f"{given[0]}: --resume continues the study with its own options; for another study, leave --resume out; "
-            f"for this one, leave {given[0]} out"
+            f"{given[0]}: --resume continues a study with the options of that study; leave {given[0]} out or, to "
+            f"submit a new study, leave --resume out"
         )
 
 
@@ -218,8 +217,8 @@ _PROGRAM = "dlio-submit"
 
 
 def _begin_junit(manner: Manner) -> None:
-    """Write a JUnit file that says that the command has not finished. If the command is killed, a CI system then does
-    not show an earlier file. If the file cannot be written, this is known before jobs run.
+    """Write a JUnit file that says that the command has not finished, so that a CI system does not show an earlier file
+    if the command is killed. If the file cannot be written, the command fails before jobs run.
     """
     if manner.junit is None:
         return

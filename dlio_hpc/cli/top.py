@@ -26,16 +26,17 @@ from dlio_hpc.documents.jobs import LiveDocument, LiveJobRun
 )
 @option(
     "--every", callback=parsed(duration), metavar="TIME", default="10s", show_default=True,
-    help="Time between two lines on a job, if stdout is no terminal or with --json.",
+    help="Time between two lines on a job, with --json or if stdout is not a terminal.",
 )  # fmt: skip
 def top(jobs: tuple[str, ...], runs: Path, as_json: bool, every: float) -> int:
-    """Show each JOB or study while it runs, or all jobs below RUNS that have not ended: how far its run is, its rates,
-    and the time that its ranks wait for samples, compute and wait for each other. Ctrl-C ends it; the jobs continue.
+    """Show each JOB or study while it runs, or all jobs in RUNS that have not ended: the progress of the run, the
+    rates, and the shares of the time in which ranks wait for samples, compute, and wait for each other. Ctrl-C ends the
+    display; the jobs continue.
     """
     directories, code = sound(jobs, runs)
     live = [directory for directory in directories if not job_record.load(directory).ended]
     if not live:
-        console.say(f"no job of {' '.join(jobs) or runs} waits or runs; their states: dlio-hpc status")
+        console.say(f"no job of {' '.join(jobs) or runs} waits or runs; dlio-hpc status shows the states of the jobs")
         return code
     try:
         if sys.stdout.isatty() and not as_json:
@@ -51,7 +52,9 @@ def top(jobs: tuple[str, ...], runs: Path, as_json: bool, every: float) -> int:
 
 
 def _texts(directories: list[Path], every: float, as_json: bool) -> Iterator[str]:
-    """Yield a line of each job at its first and its last look, and every so many seconds between them."""
+    """Yield lines on the jobs: for each job, a line at the first look, a line at the last look, and a line every
+    `every` seconds between.
+    """
     view, due = LiveView(is_ascii=True), dict.fromkeys(directories, 0.0)
     for watched in watch(directories):
         view.add(watched)

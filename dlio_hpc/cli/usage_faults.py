@@ -31,7 +31,7 @@ _SETTINGS = {
 _SIMILAR = 0.75
 # Options and arguments that a verb does not take, and what would do, by the verb and the option; "" is an argument.
 _INSTEAD = {
-    ("import", "-S"): "write the keys of dlio_benchmark as it takes them, such as ++workload.reader.batch_size=8; set "
+    ("import", "-S"): "write keys of dlio_benchmark in its own syntax, such as ++workload.reader.batch_size=8; set "
     "keys of dlio-hpc with -S when you submit the workload",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
@@ -42,14 +42,16 @@ _INSTEAD = {
     ("workloads", "--keys"): "dlio-hpc schema workload --text lists the keys",
     ("sites", "--keys"): "dlio-hpc schema site --text lists the keys",
     ("schema", ""): "give one name; to search for a key: dlio-hpc schema workload --text | grep -A3 KEY",
-    ("clean", ""): "clean takes no jobs; it removes what killed commands left below --runs. The directory of an "
-    "archived job is no longer needed: remove it with rm",
+    ("clean", ""): (
+        "clean takes no jobs; it removes what killed commands left in the folder --runs. The directory "
+        "of an archived job is no longer needed: remove it with rm"
+    ),
     ("submit", ""): "give one workload. Put patterns in quotes, so that the shell does not expand them: --existing "
     "'*.npz'",
 }
 
 # Values that are meant for another option, by the verb and the option: what they look like, and what to use.
-_OTHER_VALUES = {("history", "--last"): (r"\d+[hdwy]", "--last counts jobs; for days, use --since DAY")}
+_OTHER_VALUES = {("history", "--last"): (r"\d+[hdwy]", "--last takes a number of jobs; for days, use --since DAY")}
 # Beginning of the environment variables of options. Variables that set no option, and beginnings of others.
 PREFIX = "DLIO_HPC_"
 _NO_OPTIONS = ("DLIO_HPC_LOG_FILE", "DLIO_HPC_SITE_PATH", "DLIO_HPC_DLIO_CONFIGS")
@@ -59,8 +61,9 @@ _MOST_VERBS = 4
 
 
 def improved(fault: click.ClickException) -> click.ClickException:
-    """Return an error of click with more advice: the option for which other programs have this name, the verbs that
-    have the option, the environment variable that sets an invalid value, and the meaning of a missing option.
+    """Return an error of click with more advice. For an unknown option: the name that dlio-hpc has for it, or the
+    commands that have the option. For an invalid value: the environment variable that sets the value. For a missing
+    option: the meaning of the option.
     """
     if isinstance(fault, click.NoSuchOption) and fault.ctx is not None:
         option = _ELSEWHERE.get(fault.option_name)
@@ -81,7 +84,7 @@ def improved(fault: click.ClickException) -> click.ClickException:
 
 
 def _instead(fault: click.UsageError, context: click.Context) -> str | None:
-    """Return a suggestion to replace an option or argument that the verb does not accept."""
+    """Return advice on an option or argument that the command does not accept; None if there is no advice."""
     takes = {name for param in context.command.params for name in param.opts}
     verb = context.command.name or ""
     if isinstance(fault, click.NoSuchOption):
@@ -117,7 +120,9 @@ def _with_similar(fault: click.NoSuchOption, context: click.Context) -> click.No
 
 
 def _of_other_verbs(fault: click.NoSuchOption, context: click.Context) -> click.ClickException:
-    """Return the error for an option of other verbs, with these verbs. Other errors are returned as they are."""
+    """Return the error with the names of the commands that have the option. If no command has the option, return the
+    error unchanged.
+    """
     verbs = list(dict.fromkeys(name for name, param in _all_options(context) if fault.option_name in param.opts))
     if not verbs:
         return fault
@@ -127,7 +132,7 @@ def _of_other_verbs(fault: click.NoSuchOption, context: click.Context) -> click.
 
 
 def _all_options(context: click.Context) -> Iterator[tuple[str, click.Option]]:
-    """Yield all options, each with the name of its verb. The modules of all verbs are imported."""
+    """Yield all options, each with the name of its command. The modules of all commands are imported."""
     from dlio_hpc.cli.verbs import cli
 
     pending: list[tuple[str, click.Command | None]] = [(name, cli.get_command(context, name))
@@ -141,8 +146,8 @@ def _all_options(context: click.Context) -> Iterator[tuple[str, click.Option]]:
 
 
 def _with_source(fault: click.BadParameter, param: click.Parameter, context: click.Context) -> click.BadParameter:
-    """Return an error about a value with the environment variable that has the value, if it is from one. The values of
-    a flag are true and false.
+    """Return an error about an invalid value. If the value is from an environment variable, the error names the
+    variable. For a flag, the error says to use true or false.
     """
     message = re.sub(r"('.*') is not a valid boolean\. .*", r"found \1; use true or false", fault.message)
     for option in param.opts:
@@ -155,8 +160,8 @@ def _with_source(fault: click.BadParameter, param: click.Parameter, context: cli
 
 
 def with_variable(message: str, arguments: list[str]) -> str:
-    """Return a message with the environment variable that gives a value in it, if no argument of the command has the
-    value.
+    """Return the message. If it quotes a value that is from an environment variable and not from an argument, the name
+    of the variable is appended.
     """
     for name, value in _variables().items():
         quoted = rf"(?<![\w./-]){re.escape(value)}(?![\w./-])"
@@ -171,7 +176,7 @@ def _variables() -> Mapping[str, str]:
 
 
 def unknown_variables(context: click.Context) -> Iterator[str]:
-    """Yield a note for each environment variable DLIO_HPC_NAME for which no verb has an option NAME."""
+    """Yield a note for each environment variable DLIO_HPC_NAME for which no command has an option NAME."""
     own = {param.envvar for param in context.command.params}
     strange = [name for name in _variables() if name not in {*own, *_NO_OPTIONS} and not name.startswith(_INTERNAL)]
     if not strange:
@@ -179,5 +184,5 @@ def unknown_variables(context: click.Context) -> Iterator[str]:
     known = {*_NO_OPTIONS, *(str(param.envvar) for _, param in _all_options(context) if param.envvar)}
     for name in strange:
         if name not in known:
-            meant = name_hint(name, known, similar=0.8).strip() or "dlio-hpc VERB --help lists the options"
+            meant = name_hint(name, known, similar=0.8).strip() or "dlio-hpc COMMAND --help lists the options"
             yield f"the environment variable {name} has no effect, because no option has this name; {meant}"

@@ -1,11 +1,11 @@
-"""The verbs of dlio-hpc in groups, each with its module, a summary and an example."""
+"""The commands of dlio-hpc in groups, each with its module, a summary and an example."""
 
 from typing import NamedTuple
 
 
 class Verb(NamedTuple):
-    """A verb. module: module in dlio_hpc.cli. summary: line in the list of verbs, at most 60 characters. example: a
-    command line.
+    """A command of dlio-hpc. module: name of its module in dlio_hpc.cli. summary: line in the list of commands, at most
+    60 characters. example: a command line.
     """
 
     module: str

@@ -55,7 +55,7 @@ class NamedChoice(click.Choice):  # type: ignore[type-arg]
 
 
 class _Count(click.IntRange):
-    """Type of options that are whole numbers."""
+    """Type of options that take whole numbers."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -108,7 +108,9 @@ class _Verbs(CommandGroup):
         return command
 
     def meant(self, arguments: list[str], ctx: click.Context) -> str:
-        """Return a suggestion. What can be submitted, and its site, may be given without `submit`."""
+        """Return a suggestion for a command line without `submit`: if its words name something that can be submitted,
+        or a site, suggest `submit`.
+        """
         options = {shipped.WORKLOADS: "", shipped.STUDIES: "--study ", shipped.SUITES: "--suite ", shipped.SITES: "-s "}
         known = {name: folder for folder in options for name in arguments[:2] if name in shipped.names(folder)}
         if arguments[0] not in known:
@@ -119,7 +121,7 @@ class _Verbs(CommandGroup):
         return f"did you mean 'dlio-hpc submit {' '.join(asked)}'? "
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs in groups, without importing their modules."""
+        """Write the commands in groups, without importing their modules."""
         for title, verbs in GROUPS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, verb.summary) for name, verb in verbs.items()])
@@ -137,7 +139,7 @@ LOG_FILE = click.option(
 @LOG_FILE
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Do nothing. The verbs do all work."""
+    """Do nothing; the commands of the group do all work."""
 
 
 class _Option(click.Option):
@@ -152,7 +154,7 @@ class _Option(click.Option):
 
 def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[Any], Any]:
     """Return a decorator that adds an option to a command. The option NAME can also be set by the environment variable
-    DLIO_HPC_NAME. is_common: whether dlio-submit has an option of the same name and meaning. The default of such an
+    DLIO_HPC_NAME. is_common: whether dlio-submit has an option of the same name and meaning. The default of a common
     option may come from a file defaults.yaml.
     """
     long = next(name for name in names if name.startswith("--"))
@@ -196,7 +198,7 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
 
 
 def part(text: str) -> float:
-    """Parse a share that is above 0 and below 100 %, such as 5%. Raise ValueError for other values."""
+    """Parse a fraction above 0 and below 100 %, such as 5%. Raise ValueError for other values."""
     share = units.share(text)
     if not 0 < share < 1:
         percent = f"; {text} percent is {text}%" if share >= 1 and "%" not in text else ""
@@ -205,7 +207,7 @@ def part(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """Parse a duration above 0, such as 5s, in seconds. Raise ValueError for other values."""
+    """Parse a duration above 0, such as 5s, and return it in seconds. Raise ValueError for other values."""
     seconds = units.seconds(text)
     if seconds <= 0:
         raise ValueError(f"found {text!r}; use a time above 0, such as 5s")

@@ -40,12 +40,12 @@ USUAL_REQUEST = units.Size(1 << 20)
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """The model's state, which ranks write while training waits, and read after the last step."""
+    """Checkpoints: the model's state, which ranks write during the training and can read after the last step."""
 
     mode: Mode = "posix"
-    """Library that writes and reads the files. posix: none, plain requests; torch: torch.save and torch.load;
-    torch_distributed: torch.distributed.checkpoint, with a folder for each checkpoint; keras: Keras's save_weights and
-    load_weights. Frameworks choose their own requests, so `transfer_size` has no meaning for them.
+    """Library that writes and reads the files. posix: no library, ranks make plain requests; torch: torch.save and
+    torch.load; torch_distributed: torch.distributed.checkpoint, with a folder for each checkpoint; keras: Keras's
+    save_weights and load_weights. Frameworks choose their own requests, so `transfer_size` has no meaning for them.
     """
     every_steps: units.Positive | None = None
     """Steps between checkpoints; null: write one at the end of each epoch. Example: 100"""
@@ -58,11 +58,12 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     `parallelism`, these ranks write only their part of the checkpoint. Example: llama3_8b
     """
     parallelism: Parallelism | None = None
-    """Division of the model among ranks; null: that of MLPerf Storage, or a single rank. Example: {tensor: 8, data: 8}
+    """Division of the model among ranks. null: the division that MLPerf Storage uses for the named model; for another
+    architecture, a single rank. Example: {tensor: 8, data: 8}
     """
     zero: Zero | None = None
-    """Stage of ZeRO. 0: replicas share nothing; 1: they share the optimizer's state; 3: they share weights, too; null:
-    that of MLPerf Storage, or 0.
+    """Stage of ZeRO. 0: replicas share nothing; 1: they share the optimizer's state; 3: they share weights, too. null:
+    the stage that MLPerf Storage uses for the named model; for another architecture, 0.
     """
     precision: StatePrecision = StatePrecision()
     """Number formats of the model's state."""
@@ -73,20 +74,22 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     reads: units.Natural = 0
     """Number of checkpoints that are read after the last step. Example: 10"""
     reorder: units.Natural = 0
-    """Number of nodes between the rank that writes a file and the rank that reads it: 0: the same rank. Example: 1"""
+    """Number of nodes between the rank that writes a file and the rank that reads the file. 0: the same rank reads it.
+    Example: 1
+    """
     keep: units.Positive = 1
     """Number of checkpoints that stay on storage. A later checkpoint overwrites the oldest. Example: 10"""
     asynchronous: bool = False
-    """Write while training goes on. Training waits only until the previous checkpoint is written."""
+    """Write while training continues. Training waits only if the previous checkpoint is not yet written."""
     transfer_size: units.Size | None = USUAL_REQUEST
     """Size of a request; null: one request per file."""
     requests: tuple[tuple[units.Natural, units.Size], ...] = ()
-    """Requests that write a checkpoint of one file, as offset and size. They replace `transfer_size`. Libraries write
-    headers and arrays in this way. Example: [[0, 96], [4096, 1 MiB]]
+    """Requests that write a checkpoint of one file. Each request is a pair of offset and size. The requests replace
+    `transfer_size`. They emulate libraries that write headers and arrays separately. Example: [[0, 96], [4096, 1 MiB]]
     """
     by: Literal["root", "all"] = "root"
-    """Ranks that write. root: rank 0 only; all: every rank writes its own files. With `model`, the model determines the
-    ranks.
+    """Ranks that write. root: rank 0 only; all: every rank writes its own files. If `model` is set, the model
+    determines which ranks write.
     """
     direct: bool = False
     """Write and read with O_DIRECT, which bypasses the page cache."""
@@ -101,9 +104,9 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
         refuse(
             (
                 sum(value is not None for value in (self.files, self.model_bytes, self.model)) > 1,
-                "give either files or model_bytes, and null for the other"
+                "files and model_bytes exclude each other: set one of them to null"
                 if self.model is None
-                else "model replaces files and model_bytes: set them to null, or model",
+                else "model replaces files and model_bytes: set files and model_bytes to null, or set model to null",
             ),
             (
                 self.model is None and (self.parallelism is not None or self.zero is not None),
@@ -115,23 +118,23 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             ),
             (
                 self.direct and (self.transfer_size or 0) % BLOCK > 0,
-                f"direct: true needs a transfer_size that is a multiple of {BLOCK} bytes",
+                f"direct=true needs a transfer_size that is a multiple of {BLOCK} bytes",
             ),
             (
                 self.mode != "posix" and self.direct,
-                f"direct: true cannot be combined with mode: {self.mode}, because the framework opens its files itself",
+                f"direct=true cannot be combined with mode={self.mode}, because the framework opens its files itself",
             ),
             (
                 self.mode != "posix" and bool(self.requests),
-                f"requests cannot be combined with mode: {self.mode}, because the framework chooses its requests",
+                f"requests cannot be combined with mode={self.mode}, because the framework chooses its requests",
             ),
             (
                 self.asynchronous and self.read_back,
-                "asynchronous: true cannot be combined with read_back; set reads, which reads after the last step",
+                "asynchronous=true cannot be combined with read_back; set reads, which reads after the last step",
             ),
             (
                 not self.reads and (self.reorder > 0 or self.verify),
-                "reorder and verify are for reading checkpoints; set reads",
+                "reorder and verify have an effect only if checkpoints are read; set reads",
             ),
             (
                 self.model is None and min(self.sizes, default=0) < 1,
@@ -151,7 +154,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             ),
             (
                 not all(1 <= length <= LARGEST_REQUEST for _, length in self.requests),
-                "each of requests must have at least 1 byte and at most 1 GiB",
+                "each request in requests must have at least 1 byte and at most 1 GiB",
             ),
         )
         if max(offset + length for offset, length in self.requests) > sizes[0]:
@@ -159,14 +162,14 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sizes(self) -> tuple[units.Size, ...]:
-        """Bytes of each file that a rank writes, without a model."""
+        """Bytes of each file that a rank writes in a checkpoint without `model`."""
         if self.model_bytes is not None:
             return (self.model_bytes,)
         return _PAPER_FILES if self.files is None else self.files
 
     @property
     def state(self) -> ModelState | None:
-        """The model with its parallelism, ZeRO stage and precision; None without a model."""
+        """The model with its parallelism, ZeRO stage and precision; None if `model` is not set."""
         if self.model is None:
             return None
         known = MODELS[self.model] if isinstance(self.model, str) else ModelState(self.model, Parallelism(), 0)
@@ -179,7 +182,9 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def resolved(self) -> "Checkpoint":
-        """The checkpoint with the values of all defaults: sizes of files, or the model's architecture."""
+        """The checkpoint with all defaults replaced by their values: the sizes of files, or the architecture of the
+        model.
+        """
         if (state := self.state) is not None:
             return structs.replace(self, model=state.model, parallelism=state.parallelism, zero=state.zero)
         return self if self.model_bytes is not None else structs.replace(self, files=self.sizes)

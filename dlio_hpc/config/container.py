@@ -13,8 +13,8 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.:/@-]*")
 
 
 class Bind(NamedTuple):
-    """A path of the node that ranks see in the container. source: path on the node. target: path in the container.
-    is_read_only: whether ranks cannot write there.
+    """A bind: a file or folder of the node that ranks see in the container. source: its path on the node. target: its
+    path in the container. is_read_only: whether ranks cannot write to it.
     """
 
     source: str
@@ -28,7 +28,7 @@ class Bind(NamedTuple):
 
     def holds(self, path: str, is_written: bool) -> bool:
         """Return whether this bind makes the node's `path` available in the container under the same name. is_written:
-        whether ranks write there.
+        whether ranks write to `path`, so that a read-only bind is not enough.
         """
         if self.source != self.target or (is_written and self.is_read_only):
             return False
@@ -45,15 +45,18 @@ class Container(Struct, frozen=True, forbid_unknown_fields=True):
     Podman-HPC: name and tag. Example: /shared/dlio-hpc.sif
     """
     mpi: Literal["site", "image"] = "image"
-    """MPI library of the ranks. image: the one in the image. site: the one of the machine, whose directories are in
-    `binds`; ranks get the LD_LIBRARY_PATH of the job script.
+    """MPI library of the ranks. image: the MPI library in the image. site: the MPI library of the machine; its
+    directories must be in `binds`, and ranks get the LD_LIBRARY_PATH of the job script.
     """
     binds: tuple[str, ...] = ()
-    """Paths of the nodes that ranks see: PATH, PATH:ro, or PATH:PATH_IN_THE_CONTAINER[:ro]. The directories of the job,
-    its data and its checkpoints are added. Example: [/scratch, "/opt/cray:ro"]
+    """Files and folders of the nodes that ranks see in the container: PATH, PATH:ro, or
+    PATH:PATH_IN_THE_CONTAINER[:ro]. dlio-hpc adds the directories of the job, its data and its checkpoints. Example:
+    [/scratch, "/opt/cray:ro"]
     """
     python: Annotated[str, Meta(min_length=1)] = "python3"
-    """Python interpreter in the image: a name on the image's PATH, or a path. Example: /opt/dlio-hpc/bin/python3"""
+    """Python interpreter in the image, as an absolute path or as a name on the PATH of the image. Example:
+    /opt/dlio-hpc/bin/python3
+    """
     options: tuple[str, ...] = ()
     """Additional options of `apptainer exec` or `podman-hpc run`, passed unchanged. Example: [--nv]"""
 
@@ -77,8 +80,8 @@ class Container(Struct, frozen=True, forbid_unknown_fields=True):
         parsed = [parse_bind(text) for text in self.binds]
         if self.mpi == "site" and not parsed and not self.options:
             raise ValueError(
-                "mpi: site needs the directories of the site's MPI in binds, such as /opt/cray:ro, or an "
-                "option of the engine that binds them; for the MPI in the image, set mpi: image"
+                "mpi=site needs the directories of the site's MPI in binds, such as /opt/cray:ro, or an "
+                "option of the engine that binds them; for the MPI in the image, set mpi=image"
             )
 
 
@@ -98,10 +101,10 @@ def parse_bind(text: str) -> Bind:
 
 
 def why_unbindable(path: str) -> str | None:
-    """Return the reason why engines cannot bind a path, or None if they can."""
+    """Return the reason why engines cannot bind a path, or None if they can bind it."""
     if _is_bindable(path):
         return None
-    return "container engines separate paths by colons and commas, so it cannot contain them"
+    return "container engines separate paths by colons and commas, so a path cannot contain them"
 
 
 def _is_bindable(path: str) -> bool:

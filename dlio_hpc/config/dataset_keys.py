@@ -44,8 +44,8 @@ _NAME, _FILE_NAME = "a name of letters, digits, _ and -", "a name of letters, di
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Contents of a sample: an array, or bytes.
 
-    With `stdev`, sample sizes are random. Samples form pairs, and the two sizes of a pair average to the mean. The size
-    of a file is therefore known without adding up the sizes of all samples.
+    If `stdev` is set, sample sizes are random. Samples form pairs: the mean of the two sizes of a pair is `bytes`.
+    Therefore, the size of a file follows from its number of samples.
     """
 
     shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None
@@ -63,7 +63,9 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.shape is None) == (self.bytes is None):
-            raise ValueError("give either shape (with dtype) or bytes, and null for the other")
+            raise ValueError(
+                "shape and bytes exclude each other: set either shape (with dtype) or bytes, and set the other to null"
+            )
         if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
             raise ValueError("bytes must be at least 1 and cannot be combined with dtype")
         if self.stdev is not None and (self.bytes is None or not 1 <= self.stdev <= 2**40):
@@ -79,7 +81,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def size(self) -> int:
-        """Bytes of a sample in memory; with `stdev`, the mean."""
+        """Bytes of a sample in memory; the mean if `stdev` is set."""
         return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
 
     @property
@@ -92,7 +94,7 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
     """Chunk of an HDF5 dataset, the unit of storage and compression. It is given by either `bytes` or `shape`."""
 
     bytes: units.Size | None = None
-    """Maximum size of a chunk; its values are contiguous in the array. Example: 64 KiB"""
+    """Maximum size of a chunk. The values of a chunk are contiguous in the array. Example: 64 KiB"""
     shape: tuple[units.Positive, ...] | None = None
     """Shape of a chunk; the first dimension counts samples. Example: [1, 64, 64]"""
 
@@ -125,7 +127,7 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: units.Size
     """Size of a request. Example: 100"""
     count: units.Positive = 1
-    """Number of requests at each of the times that `when` selects."""
+    """Number of requests each time. `when` selects the times."""
     access: Literal["read", "write"] = "read"
     """read: read a file that is stored with the dataset and that all ranks share; write: write a file per rank."""
     when: Literal["start", "epoch", "step", "end"] = "start"
@@ -135,7 +137,7 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     by: Literal["all", "root"] = "all"
     """Ranks that make the requests. all: every rank; root: rank 0 only."""
     size: units.Size | None = None
-    """Size of the file, if `access` is read; null: bytes x count. Example: 4752"""
+    """Size of a file that is read; null: `bytes` x `count`. Example: 4752"""
     random: bool = False
     """Make the requests at random offsets in the file."""
     burst: units.Positive | None = None
@@ -150,13 +152,13 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
                 "than bytes"
             )
         if self.burst is not None and (not self.random or self.count % self.burst):
-            raise ValueError("burst needs random: true and a count that is a multiple of burst")
+            raise ValueError("burst needs random=true and a count that is a multiple of burst")
         if self.burst is not None and self.burst * self.bytes > self.file_size:
             raise ValueError(
                 f"a burst of {self.burst} requests has more bytes than the file, which has {self.file_size} bytes"
             )
         if self.read_to_eof and (self.random or self.access == "write"):
-            raise ValueError("read_to_eof needs access: read and random: false")
+            raise ValueError("read_to_eof needs access=read and random=false")
         if self.read_to_eof and self.file_size != self.bytes * self.count:
             raise ValueError("read_to_eof needs requests that read the whole file: set size to bytes x count, or null")
 
@@ -185,11 +187,13 @@ class Scan(Struct, frozen=True, forbid_unknown_fields=True):
     sizes_vary: bool
     """Whether samples have different sizes. Example: true"""
     needs_library: bool = False
-    """Whether only the library of the format can read the samples, for example because of a filter of HDF5."""
+    """Whether only the library of the format can read the samples, for example because an HDF5 filter was applied."""
 
 
 class Existing(Struct, frozen=True, forbid_unknown_fields=True):
-    """Existing files that are read instead of generated ones. The files are never written to or removed."""
+    """Existing files that are read instead of a generated dataset. dlio-hpc never writes to these files and never
+    removes them.
+    """
 
     glob: str
     """Pattern of the paths of the files, relative to the data directory. `*`, `?` and `[...]` match within a name; `**`
@@ -200,9 +204,9 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
     file. Example: images
     """
     sample_bytes: units.Size | None = None
-    """Size of each sample, for raw files that hold several samples; null: each file is one sample. Example: 150 KiB"""
+    """Size of each sample in raw files that hold several samples; null: each file is one sample. Example: 150 KiB"""
     scan: Scan | None = None
-    """Results of the scan; leave null."""
+    """Results of the scan. dlio-hpc sets this key; leave it null."""
 
     def __post_init__(self) -> None:
         parts = self.glob.split("/")
@@ -218,7 +222,7 @@ EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    """The files that are generated and read, or the existing files that are read."""
+    """Dataset: files that dlio-hpc generates and reads, or existing files that it reads."""
 
     format: FormatName
     """Format of the files. With null there are no files: the run measures the overhead of the tool."""
@@ -234,8 +238,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """
     columns: Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)] | None = None
     """Columns of Parquet files; null: one column `x` with the values of `sample`. The bytes of a sample follow from the
-    columns, so `sample` may be left out. A type alone, such as float32, is short for {dtype: float32}.
-    Example: [{name: label, dtype: int8}, {name: features, dtype: float32, size: 13}]
+    columns, so `sample` may be left out. A type alone, such as float32, stands for {dtype: float32}. Example: [{name:
+    label, dtype: int8}, {name: features, dtype: float32, size: 13}]
     """
     row_group: units.Positive | None = None
     """Number of samples in each row group of a Parquet file; null: as many as fit into 128 MiB, but at least one. The
@@ -244,13 +248,13 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
     chunk: Chunk | None = None
-    """Chunks of HDF5 files; null: contiguous storage. A size alone, such as 64 KiB, is short for {bytes: 64 KiB}.
+    """Chunks of HDF5 files; null: contiguous storage. A size alone, such as 64 KiB, stands for {bytes: 64 KiB}.
     Example: {bytes: 64 KiB}
     """
     compression: Compression = "none"
-    """Compression of the files: a filter of HDF5 (gzip, lzf), or of NumPy's npz (gzip)."""
+    """Compression of the files. gzip is available for HDF5 and npz, lzf for HDF5 only."""
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
-    """Level of gzip; null: 4. Example: 5"""
+    """Compression level of gzip; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
     """Number of random bits in each byte of the contents. 8: the contents cannot be compressed. Fewer bits compress
     better.
@@ -262,9 +266,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
     """Small files that are read or written in addition to the samples."""
     existing: Existing | None = None
-    """Existing files to read instead of generated ones; null: the dataset is generated. A scan of the files then
-    replaces `files`, `samples_per_file` and `sample`. A pattern alone, such as train/*.jpg, is short for
-    {glob: train/*.jpg}. Example: {glob: train/*.jpg}
+    """Existing files to read instead of generated ones; null: the dataset is generated. For existing files, a scan
+    determines `files`, `samples_per_file` and `sample`. A pattern alone, such as train/*.jpg, stands for {glob:
+    train/*.jpg}. Example: {glob: train/*.jpg}
     """
 
     def __post_init__(self) -> None:
@@ -281,12 +285,12 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def counts_vary(self) -> bool:
-        """Whether files have different numbers of samples. `samples_per_file` is then the largest number."""
+        """Whether files have different numbers of samples. If they do, `samples_per_file` is the largest number."""
         return self.scan is not None and self.scan.counts_vary
 
     @property
     def sizes_vary(self) -> bool:
-        """Whether samples have different sizes. The size of `sample` is then their mean."""
+        """Whether samples have different sizes. If they do, the size of `sample` is the mean."""
         return self.sample.stdev is not None if self.scan is None else self.scan.sizes_vary
 
     @property
@@ -296,8 +300,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of a sample in its file before compression. For CSV they are the bytes of its text, for other formats
-        the bytes of the sample in memory.
+        """Bytes of a sample in its file before compression. For CSV, this is the length of its text; for other formats,
+        it equals the bytes of the sample in memory.
         """
         return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
 
@@ -319,8 +323,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return self.samples * self.sample_bytes if self.scan is None else self.scan.bytes
 
     def bytes_of(self, samples: int) -> int:
-        """Return the bytes of `samples` samples before compression. If sizes vary, the result is exact for whole
-        datasets, and otherwise computed from the mean.
+        """Return the bytes of `samples` samples before compression. If sizes vary, the result is exact only for the
+        whole dataset; for fewer samples, it is computed from the mean size.
         """
         return self.size * samples // self.samples
 
@@ -366,13 +370,13 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def row_group_samples(self) -> int:
-        """Number of samples in each row group of a Parquet file but the last."""
+        """Number of samples in each row group of a Parquet file. The last row group of a file may have fewer."""
         samples = self.row_group or max(1, _ROW_GROUP // self.sample.size)
         return min(samples, self.samples_per_file)
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the indexes into dictionaries in a Parquet dataset. Indexes that are the values themselves are not
+        """Bytes of the dictionary indexes in a Parquet dataset. Columns whose indexes are the values themselves are not
         included.
         """
         samples = self.row_group_samples
@@ -401,8 +405,8 @@ def index_bits(values: int) -> int:
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
-    """Return the shape of the largest chunk that has at most `values` values, but at least one, and whose values are
-    contiguous in the array. shape: shape of the array.
+    """Return the shape of the largest chunk of at most `values` values that are contiguous in the array. A chunk has at
+    least one value. shape: shape of the array.
     """
     chunk = []
     for extent in reversed(shape):
@@ -418,7 +422,7 @@ def _check(dataset: Dataset) -> None:
     refuse(
         (
             dataset.file_access == "shared" and dataset.files != 1,
-            f"file_access: shared needs files: 1, not {dataset.files}",
+            f"file_access=shared needs files=1, not {dataset.files}",
         ),
         (
             dataset.samples > 2**53 or dataset.size >= 2**63,
@@ -426,20 +430,20 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             dataset.chunk is not None and kind != "hdf5",
-            f"chunk is for HDF5; format: {kind} has no chunks; leave chunk null",
+            f"chunk is for HDF5; format={kind} has no chunks; leave chunk null",
         ),
         (
             compression not in FORMATS[kind].compressions,
-            f"compression: {compression} needs format: {_COMPRESSING}, not {kind}",
+            f"compression={compression} needs format={_COMPRESSING}, not {kind}",
         ),
-        (dataset.level is not None and compression != "gzip", "level needs compression: gzip"),
+        (dataset.level is not None and compression != "gzip", "level needs compression=gzip"),
         (
             dataset.compression_ratio is not None and dataset.random_bits != 8,
             "compression_ratio and random_bits both determine compressibility: set only one of them",
         ),
         (
             dataset.compression_ratio is not None and kind in {"csv", "null"},
-            f"compression_ratio has no effect on the contents of format: {kind}; leave compression_ratio null",
+            f"compression_ratio has no effect on the contents of format={kind}; leave compression_ratio null",
         ),
         (
             (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
@@ -447,15 +451,15 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
-            "format: csv contains numbers: set sample.shape, and dtype float32",
+            "format=csv contains numbers: set sample.shape, and dtype float32",
         ),
         (
             kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
-            f"columns and row_group are for format: parquet; format: {kind} has none; leave both null",
+            f"columns and row_group are only for format=parquet, not for format={kind}; leave both null",
         ),
         (
             len(set(names)) < len(names),
-            f"auxiliary_files: names must be unique; twice: {', '.join(_repeated(names))}",
+            f"auxiliary_files: names must be unique; these occur twice: {', '.join(_repeated(names))}",
         ),
     )
     if dataset.existing is not None:
@@ -478,24 +482,24 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
     refuse(
         (
             kind not in EXISTING_FORMATS,
-            f"existing: files of format: {kind} cannot be read; set format to one of {', '.join(EXISTING_FORMATS)}",
+            f"existing: files of format={kind} cannot be read; set format to one of {', '.join(EXISTING_FORMATS)}",
         ),
         (
             existing.array is not None and kind not in {"hdf5", "npz"},
-            f"existing.array is for HDF5 and npz; format: {kind} has no named arrays; leave array null",
+            f"existing.array is for HDF5 and npz; format={kind} has no named arrays; leave array null",
         ),
         (
             existing.sample_bytes is not None and kind != "raw",
-            f"existing.sample_bytes is for format: raw; the scan takes the sizes from {kind} files; leave it null",
+            f"existing.sample_bytes is for format=raw; the scan takes the sizes from {kind} files; leave it null",
         ),
         (
             dataset.arrays is not None,
-            "existing: arrays is for generated datasets; name the array that is read in existing.array, and leave "
-            "arrays null",
+            "existing: the key arrays is for generated datasets; leave arrays null, and set existing.array to the "
+            "name of the array to read",
         ),
         (
             any(side.access == "read" for side in dataset.auxiliary_files),
-            "existing: auxiliary files with access: read are stored with a generated dataset, but nothing is written "
+            "existing: auxiliary files with access=read are stored with a generated dataset, but nothing is written "
             "to an existing one; set auxiliary_files: []",
         ),
     )
@@ -506,12 +510,12 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
     refuse(
         (
             not FORMATS[dataset.format].holds_arrays,
-            f"arrays needs format: {' or '.join(_HOLDING_ARRAYS)}; a file of format: {dataset.format} cannot hold "
+            f"arrays needs format={' or '.join(_HOLDING_ARRAYS)}; a file of format={dataset.format} cannot hold "
             "several arrays; leave arrays null",
         ),
         (
             dataset.chunk is not None or dataset.compression != "none",
-            "arrays are stored contiguously and without compression: leave chunk null and set compression: none, or "
+            "arrays are stored contiguously and without compression: leave chunk null and set compression=none, or "
             "leave arrays null",
         ),
         (
@@ -519,7 +523,7 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
             "shape, dtype and stdev null",
         ),
-        (min(arrays) < 1, "arrays: an array of a sample has at least 1 byte"),
+        (min(arrays) < 1, "arrays: each array of a sample must have at least 1 byte"),
         (
             sample.bytes != total,
             f"arrays: the sizes add up to {total} bytes, but a sample has {sample.bytes} bytes; set sample.bytes: "
@@ -533,7 +537,7 @@ def _check_columns(dataset: Dataset) -> None:
     refuse(
         (
             sample.stdev is not None,
-            "sample.stdev: all samples of format: parquet have one size; leave stdev null",
+            "sample.stdev: all samples of format=parquet have one size; leave stdev null",
         ),
         (
             dataset.columns is None and sample.array_dtype not in COLUMN_BYTES,
@@ -543,7 +547,10 @@ def _check_columns(dataset: Dataset) -> None:
     names, columns = dataset.column_names, dataset.all_columns
     total, largest = sum(column.bytes for column in columns), max(column.bytes for column in columns)
     refuse(
-        (len(set(names)) < len(names), f"columns: names must be unique; twice: {', '.join(_repeated(names))}"),
+        (
+            len(set(names)) < len(names),
+            f"columns: names must be unique; these occur twice: {', '.join(_repeated(names))}",
+        ),
         (
             sample.size != total,
             f"columns: a sample has {total} bytes, not {sample.size}; leave sample out, or set sample.bytes: {total}",
@@ -567,6 +574,6 @@ def _check_chunk(dataset: Dataset) -> None:
         ),
         (
             math.prod(chunk) * item_bytes >= _LARGEST_CHUNK,
-            "chunk: HDF5 requires chunks below 4 GiB",
+            "chunk: HDF5 requires chunks smaller than 4 GiB",
         ),
     )

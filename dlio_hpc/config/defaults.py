@@ -1,5 +1,5 @@
-"""The files defaults.yaml of a user and of a facility. They hold values for options that are set neither on the command
-line nor in the environment.
+"""The files defaults.yaml of a user and of a facility. They give default values of options. An option on the command
+line or in the environment takes precedence.
 """
 
 import functools
@@ -20,7 +20,9 @@ _PATHS = ("data", "runs", "archive", "sign")
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    """Contents of a defaults.yaml. The keys are long option names without "--". time: in the syntax of --time."""
+    """Contents of a defaults.yaml. The keys are long option names without "--". time: walltime in the syntax of the
+    option --time.
+    """
 
     site: str | None = None
     account: str | None = None
@@ -36,7 +38,7 @@ KEYS = frozenset(_File.__struct_fields__)
 
 
 class Default(NamedTuple):
-    """A default value. value: text in the syntax of the option. path: file that sets the value."""
+    """A default value. value: the value as text, in the syntax of the option. path: file that sets the value."""
 
     value: str
     path: Path
@@ -44,8 +46,9 @@ class Default(NamedTuple):
 
 @functools.cache
 def load() -> dict[str, Default]:
-    """Return the default value of each key that a defaults.yaml sets. If several folders set a key, the first of these
-    folders in the search path applies. Raise ConfigError, with the file and the key, if a file is invalid.
+    """Return the default value of each key that a defaults.yaml sets. If the files of several folders set a key, the
+    first of these folders in the search path takes precedence. Raise ConfigError, with the file and the key, if a file
+    is invalid.
     """
     known: dict[str, Default] = {}
     for folder in search_path.folders():

@@ -8,10 +8,11 @@ Compression = Literal["none", "gzip", "lzf"]
 
 class FormatFacts(NamedTuple):
     """Facts about a format. title: name in a sentence. library: library that reads the format in framework mode with
-    the native loader; empty if dlio-hpc makes the requests itself. loads_whole: whether the library loads a whole file
-    for any of its samples. chooses_requests: whether the library chooses the size of its requests. caches_open: whether
-    a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode between
-    samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format supports.
+    the native loader; empty if dlio-hpc makes the requests itself. loads_whole: whether the library loads the whole
+    file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
+    whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
+    between samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format
+    supports.
     """
 
     title: str

@@ -16,8 +16,8 @@ Version = tuple[int, ...]
 
 
 class Component(Struct, frozen=True, forbid_unknown_fields=True):
-    """A component of a progressive file layout: a range of bytes in every file. A key that is null takes its value from
-    the previous component, or from the file system's default.
+    """A component of a progressive file layout: a range of bytes in every file. If a key is null, the value of the
+    previous component applies; for the first component, the default of the file system.
     """
 
     end: units.Size | None = None
@@ -62,7 +62,7 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
         stripes = (self.stripe_count, self.stripe_size, self.stripe_index, self.pool)
         is_striped = any(value is not None for value in stripes) or self.overstripe
         if self.components and is_striped:
-            raise ValueError("each component has striping of its own; remove the other keys of the layout")
+            raise ValueError("components replace plain striping; remove the other keys of the layout")
         if not self.components and not is_striped:
             raise ValueError("the layout is empty; write layout: null for the file system's default")
         check_stripes(self.stripe_count, self.stripe_size, self.pool)
@@ -84,10 +84,10 @@ def check_stripes(count: int | None, size: int | None, pool: str | None) -> None
 def _check_ends(components: tuple[Component, ...]) -> None:
     ends = [component.end for component in components]
     if any(end is None for end in ends[:-1]):
-        raise ValueError("only the last component may have no end")
+        raise ValueError("all components except the last need an end")
     known = [end for end in ends if end is not None]
     if known != sorted(set(known)):
-        raise ValueError(f"component ends must increase, not be {known}")
+        raise ValueError(f"the ends of components must increase; found {known}")
     if any(component.mdt for component in components[1:]):
         raise ValueError("only the first component can be on the metadata server")
     if components and components[0].mdt and ends[0] is None:
@@ -127,7 +127,7 @@ def _stripes(part: Layout | Component, count: str) -> list[str]:
 
 
 def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
-    """Yield the features of the layout that some Lustre clients do not support. Each feature comes with the oldest
+    """Yield pairs for the features of the layout that some Lustre clients do not support: the feature, and the oldest
     client version that supports it.
     """
     if layout.components:

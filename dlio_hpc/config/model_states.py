@@ -30,11 +30,13 @@ class Model(Struct, frozen=True, forbid_unknown_fields=True):
     kv_heads: units.Positive
     """Number of heads of keys and values. Example: 8"""
     vocabulary: units.Positive
-    """Number of tokens. Example: 128256"""
+    """Number of tokens in the vocabulary. Example: 128256"""
 
 
 class Parallelism(Struct, frozen=True, forbid_unknown_fields=True):
-    """Division of a model among ranks: tensor x pipeline x data ranks write a checkpoint."""
+    """Division of a model among ranks. The number of ranks is `tensor` x `pipeline` x `data`; all of them write
+    checkpoints.
+    """
 
     tensor: units.Positive = 1
     """Number of ranks that share each layer. Example: 8"""
@@ -49,8 +51,8 @@ class Parallelism(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelState(NamedTuple):
-    """A model, and how training divides and stores it. zero: stage of ZeRO; 0: replicas share nothing, 1: they share
-    the optimizer's state, 3: they share weights, too.
+    """A model, and how training divides and stores it. parallelism: division of the model among ranks. zero: stage of
+    ZeRO. 0: replicas share nothing; 1: they share the optimizer's state; 3: they share the weights, too.
     """
 
     model: Model

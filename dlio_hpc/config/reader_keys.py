@@ -1,5 +1,5 @@
 """The keys of a workload's `reader`, as frozen structs; a check that rejects invalid combinations of keys; and
-functions that describe how a reader with these keys reads.
+functions that return how a dataset is read with these keys.
 """
 
 import itertools
@@ -22,7 +22,7 @@ LARGEST_REQUEST = 2**30
 
 
 class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
-    """Order of files and samples: sequential or random."""
+    """Order in which files and samples are read: sequential or random."""
 
     files: bool = False
     """Read files in random order."""
@@ -37,8 +37,8 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     ascending: bool = False
     """Read the samples of a batch in ascending order, as h5py requires."""
     block: units.Positive = 1
-    """Number of adjacent samples of a file that stay together if samples are shuffled, such as the rows of a row group
-    of Parquet. The last block of a file may have fewer samples. Example: 1024
+    """Number of adjacent samples that form a block, such as the rows of a Parquet row group. If samples are shuffled,
+    the samples of a block stay together. The last block of a file may have fewer samples. Example: 1024
     """
 
 
@@ -50,8 +50,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     DataLoader.
     """
     mode: Literal["posix", "framework"] = "posix"
-    """posix: read samples at their offsets with preadv(2); framework: read files as the library of their format
-    does.
+    """posix: read samples at their offsets with preadv(2); framework: read files with the library of their format, or
+    with the same requests as this library.
     """
     access: Literal["independent", "collective"] = "independent"
     """independent: each rank reads by itself; collective: all ranks read together through MPI-IO."""
@@ -68,35 +68,35 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     batch_size: units.Positive = 1
     """Number of samples that a rank consumes in a step. Example: 16"""
     interleave: units.Positive | None = None
-    """Number of files from which samples are read alternately, one sample from each; null: 1, or the value of
-    `read_threads` if TFRecord files are read as streams. Example: 4
+    """Number of files from which samples are read in turn, one sample from each. null: the value of `read_threads` if
+    TFRecord files are read as streams, otherwise 1. Example: 4
     """
     transfer_size: units.Size | None = None
-    """Size of a request; null: the size of a sample. In framework mode, null means 256 KiB for TFRecord, and the size
-    of Python's file buffer for npz. In framework mode, raw files are read through a buffer of this size, and null
-    means without a buffer. Example: 1 MiB
+    """Size of a request; null: the size of a sample. In framework mode, null means 256 KiB for TFRecord, the size of
+    Python's file buffer for npz, and no buffer for raw files. If a size is set in framework mode, raw files are read
+    through a buffer of this size. Example: 1 MiB
     """
     resize: units.Size | None = None
-    """Size of a sample in a batch, for applications that resize images. The whole sample is read, but the batch gets
-    only its first bytes; a shorter sample is padded with zeros. null: the sample is not resized. `verify_content: all`
-    requires null, because it compares whole samples. Example: 150528
+    """Size of a sample in a batch, for applications that resize images; null: samples are not resized. The whole sample
+    is read. The batch gets the first bytes of the sample, padded with zeros if the sample is shorter. With
+    verify_content=all, samples are not resized, because whole samples are compared. Example: 150528
     """
     read_threads: units.Positive = 1
     """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
     prefetch: units.Natural | None = None
-    """Number of batches that are read ahead; null: twice `read_threads`; 0: a batch is read only when the training loop
+    """Number of batches that are read ahead; null: twice `read_threads`; 0: each batch is read when the training loop
     needs it. Example: 2
     """
     preprocess_time: units.Seconds = units.Seconds(0)
-    """Time of the emulated preprocessing of each sample. Example: 5 ms"""
+    """Time that the emulated preprocessing of a sample takes. Example: 5 ms"""
     preprocess_threads: units.Positive = 1
     """Number of threads that preprocess samples. Example: 4"""
     shuffle: Shuffle = Shuffle()
-    """Order in which samples are read."""
+    """Order in which files and samples are read."""
     drop_last: bool = False
     """Omit the samples at the end of an epoch that do not fill the batches of all ranks."""
     shard: bool = True
-    """true: each rank reads its share of the dataset; false: every rank reads the whole dataset."""
+    """true: each rank reads its own part of the dataset; false: every rank reads the whole dataset."""
     verify: bool | None = None
     """Verify the checksums of TFRecord files; null: true in framework mode, because TensorFlow verifies them, and false
     in posix mode.
@@ -118,7 +118,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     of it are read.
     """
     reorder_tasks: bool = False
-    """Let each rank read the share of the corresponding rank on the next node, as IOR -C does."""
+    """Let each rank read the part of the dataset that belongs to the corresponding rank on the next node, like IOR -C.
+    """
     array_order: tuple[units.Natural, ...] | None = None
     """Order in which the arrays of a sample are read, as positions in `dataset.arrays`; null: the order in the file.
     Example: [2, 0, 1]
@@ -158,7 +159,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def resizes(self) -> bool:
-        """Whether samples have another size in a batch than in the files."""
+        """Whether the size of a sample in a batch differs from its size in the file."""
         return self.resize is not None and self.verify_content != "all"
 
     @property
@@ -177,30 +178,29 @@ def _check(reader: Reader) -> None:
         (reader.resize is not None and reader.resize < 1, "resize must be at least 1 byte, or null"),
         (
             reader.batch_size * (reader.batches_ahead + 1) > 2**31,
-            "batch_size x (prefetch + 1) samples exceed the memory of any node",
+            "batch_size x (prefetch + 1) samples exceed the memory of every known node",
         ),
         (
             ahead == 0 and threads > 1 and reader.loader == "pytorch",
-            "prefetch: 0 leaves PyTorch without workers; set read_threads: 1 or prefetch: null",
+            "prefetch=0 leaves PyTorch without workers; set read_threads=1 or prefetch=null",
         ),
         (
             0 < (ahead or 0) < threads and reader.loader != "tensorflow",
-            f"prefetch: {ahead} batches would leave some of {threads} read_threads idle; "
+            f"prefetch={ahead} batches would leave some of {threads} read_threads idle; "
             f"set prefetch to at least {threads}, or to null",
         ),
         (
             reader.direct and reader.mode == "framework",
-            "direct: true needs mode: posix; in mode: framework, libraries open the files and read through the page "
-            "cache",
+            "direct=true needs mode=posix; in mode=framework, libraries open the files and read through the page cache",
         ),
         (
             reader.direct and (reader.transfer_size or 0) % BLOCK > 0,
-            f"direct: true needs a transfer_size that is a multiple of {BLOCK} bytes",
+            f"direct=true needs a transfer_size that is a multiple of {BLOCK} bytes",
         ),
         (
             (reader.interleave or 1) > 1 and reader.shuffle.files and reader.shuffle.samples,
-            "interleave reads files in turn, but with shuffle.files and shuffle.samples, any sample of any file may be "
-            "next; leave interleave null, or set one of the two to false",
+            "interleave reads files in turn, but if shuffle.files and shuffle.samples are both true, any sample may "
+            "follow any other; leave interleave null, or set shuffle.files or shuffle.samples to false",
         ),
         (
             reader.shuffle.ascending and not (reader.shuffle.files or reader.shuffle.samples),
@@ -217,40 +217,40 @@ def _check(reader: Reader) -> None:
         ),
         (
             collective and (reader.loader != "native" or threads > 1 or reader.direct),
-            "access: collective needs loader: native, read_threads: 1 and direct: false",
+            "access=collective needs loader=native, read_threads=1 and direct=false",
         ),
         (
             reader.engine == "io_uring" and (reader.loader != "native" or reader.mode != "posix" or collective),
-            "engine: io_uring needs loader: native, mode: posix and access: independent",
+            "engine=io_uring needs loader=native, mode=posix and access=independent",
         ),
         (
             reader.queue_depth is not None and reader.engine != "io_uring",
-            "queue_depth needs engine: io_uring; a thread that reads with preadv waits for each request",
+            "queue_depth needs engine=io_uring; a thread that reads with preadv waits for each request",
         ),
         (
             reader.keep_open and (reader.loader != "native" or collective or reader.load == "memory"),
-            "keep_open: true needs loader: native, access: independent and load: on_demand",
+            "keep_open=true needs loader=native, access=independent and load=on_demand",
         ),
         (
             reader.reopen and (reader.keep_open or collective or reader.engine == "io_uring"),
-            "reopen: true needs keep_open: false, access: independent and engine: preadv",
+            "reopen=true needs keep_open=false, access=independent and engine=preadv",
         ),
-        (bool(reader.hints) and not collective, "hints are for MPI-IO and need access: collective"),
+        (bool(reader.hints) and not collective, "hints are for MPI-IO and need access=collective"),
         (
             reader.multiprocessing_context != "fork" and reader.loader != "pytorch",
-            "multiprocessing_context is for PyTorch and needs loader: pytorch",
+            "multiprocessing_context is for PyTorch and needs loader=pytorch",
         ),
         (
             reader.reorder_tasks and not reader.shard,
-            "reorder_tasks: true has no effect with shard: false, because every rank then reads the whole dataset",
+            "reorder_tasks=true has no effect with shard=false, because every rank then reads the whole dataset",
         ),
     )
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
     """Return whether samples are read in the order of TFRecordDataset: each file is a stream, which is read record by
-    record from its beginning. This is so for TFRecord files in framework mode with every loader, unless the samples of
-    all files are mixed.
+    record from its beginning. With every loader, this applies to TFRecord files in framework mode, unless the samples
+    of all files are mixed.
     """
     return (
         reader.mode == "framework"
@@ -260,8 +260,8 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. This is so if reads_streams() is true, except with PyTorch: its
-    workers read whole batches at the offsets of the records.
+    """Return whether the loader reads files as streams. The condition is that of reads_streams(), except for PyTorch:
+    the workers of PyTorch read whole batches at the offsets of the records.
     """
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 
@@ -272,13 +272,13 @@ def reads_records(dataset: Dataset, reader: Reader) -> bool:
 
 
 def columns_read(dataset: Dataset, reader: Reader) -> tuple[int, ...]:
-    """Return the positions of the columns of a Parquet file that are read, in the order of the file."""
+    """Return the positions of the columns to read from a Parquet file, in the order of the file."""
     names = dataset.column_names
     return tuple(at for at, name in enumerate(names) if reader.columns is None or name in reader.columns)
 
 
 def sample_bytes_read(dataset: Dataset, reader: Reader) -> int:
-    """Return how many bytes of a sample are read: all of them, or those of the columns that are read."""
+    """Return how many bytes of a sample are read: all bytes, or the bytes of the columns that are read."""
     if reader.columns is None or dataset.format != "parquet":
         return dataset.sample_bytes
     columns = dataset.all_columns
@@ -286,8 +286,8 @@ def sample_bytes_read(dataset: Dataset, reader: Reader) -> int:
 
 
 def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None], ...]:
-    """Return the parts of a sample in memory that are read, as half-open ranges of bytes; None is the end of the
-    sample. Columns of a Parquet file that follow each other are one part.
+    """Return which parts of a sample in memory are read, as half-open ranges of bytes. An end of None is the end of the
+    sample. Adjacent columns of a Parquet file form one part.
     """
     if reader.columns is None or dataset.format != "parquet":
         return ((0, None),)
@@ -311,16 +311,16 @@ def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
 
 
 def keeps_data(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether data may be kept in memory while a file stays open from epoch to epoch: HDF5 has caches, and the
-    reader of Parquet keeps a row group. The bytes that an epoch reads are then not known in advance.
+    """Return whether data may stay in memory while a file stays open from epoch to epoch: HDF5 has caches, and the
+    reader of Parquet keeps a row group. If so, the number of bytes that an epoch reads is not known in advance.
     """
     return reader.keep_open and reader.mode == "framework" and FORMATS[dataset.format].caches_open
 
 
 def can_reopen(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether a file can be opened again for each sample. This is so if the file holds several samples and would
-    otherwise stay open. It is not so for the library of Parquet and the reader of HDF5 chunks in posix mode, which keep
-    information about an open file.
+    """Return whether a file can be opened again for each sample. The file must hold several samples and otherwise stay
+    open. The library of Parquet, and the reader of HDF5 chunks in posix mode, cannot open a file again, because they
+    keep information about the open file.
     """
     if not dataset.counts_vary and dataset.samples_per_file == 1:
         return False
@@ -331,8 +331,8 @@ def can_reopen(dataset: Dataset, reader: Reader) -> bool:
 
 
 def fits_blocks(dataset: Dataset) -> bool:
-    """Return whether O_DIRECT can read each sample without additional bytes. This is so if each sample begins and ends
-    at a block boundary of its file.
+    """Return whether O_DIRECT can read each sample without additional bytes, because each sample begins and ends at a
+    block boundary of its file.
     """
     formats = {"raw"} if dataset.existing is not None else {"raw", "npz"}
     is_whole = dataset.arrays is None and not dataset.sizes_vary
@@ -340,8 +340,8 @@ def fits_blocks(dataset: Dataset) -> bool:
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:
-    """Return whether the ranks divide the files among themselves, not the samples. Streams are divided in this way,
-    because two ranks that shared a file would both have to read all of it. If files have different numbers of samples,
-    the samples are divided, so that every rank has the same number of steps.
+    """Return whether the ranks divide the files among themselves, instead of the samples. Files that are read as
+    streams are divided, because two ranks that shared a file would both read the whole file. If files have different
+    numbers of samples, the samples are divided nevertheless, so that every rank has the same number of steps.
     """
     return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader) and not dataset.counts_vary

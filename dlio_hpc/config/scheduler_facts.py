@@ -7,8 +7,8 @@ SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
 
 class SchedulerFacts(NamedTuple):
     """Facts about a batch system. title: name in a sentence. version: command line that prints its version; empty if
-    there is none. has_begin_time: whether a job can have a time before which it does not start. knows_success: whether
-    a job can wait for the success of a job that itself waits for other jobs.
+    there is none. has_begin_time: whether a job can be submitted with an earliest start time. knows_success: whether a
+    job can depend on the success of a second job that itself depends on other jobs.
     """
 
     title: str

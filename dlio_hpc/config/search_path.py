@@ -13,9 +13,9 @@ _SYSTEM = Path("/etc/dlio-hpc")
 
 
 def folders() -> list[Path]:
-    """Return the existing folders that are searched for files: first the user's, then those of DLIO_HPC_SITE_PATH in
-    order, then the system's. The first folder that has a file of the wanted name is used. Raise ConfigError if a folder
-    in DLIO_HPC_SITE_PATH does not exist.
+    """Return the existing folders that are searched for files: first the folder of the user, then the folders in
+    DLIO_HPC_SITE_PATH in their order, then the folder of the system. Of several files with the same name, the first is
+    used. Raise ConfigError if a folder in DLIO_HPC_SITE_PATH does not exist.
     """
     named = [Path(os.path.abspath(part)) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
     for folder in named:

@@ -47,9 +47,9 @@ def root() -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """Return the paths of all YAML files of a kind, such as workloads, by name. folder: the kind, given by one of the
-    constants SITES, WORKLOADS, STUDIES, CRITERIA, SUITES and REFERENCES. Files of the user and of the facility replace
-    shipped files of the same name.
+    """Return the paths of all YAML files of a kind, such as workloads, by name. folder: kind of the files, as one of
+    the constants SITES, WORKLOADS, STUDIES, CRITERIA, SUITES and REFERENCES. Files of the user and of the facility
+    replace shipped files of the same name.
     """
     known: dict[str, Path] = {}
     for place in (*(own / folder.name for own in search_path.folders()), root() / folder):
@@ -59,7 +59,7 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def names(folder: Path) -> list[str]:
-    """Return the sorted names of all YAML files of a kind. folder: the kind, as for files()."""
+    """Return the sorted names of all YAML files of a kind. folder: kind of the files, as for files()."""
     return sorted(files(folder))
 
 
@@ -104,9 +104,7 @@ def read(folder: Path, path: Path, kind: type[T]) -> T:
 
 
 def check_kind(folder: Path, path: Path, data: object) -> None:
-    """Raise ConfigError if the contents of a YAML file are those of another kind of file. folder: kind that the file
-    should have, as for files().
-    """
+    """Raise ConfigError if a YAML file is of another kind than expected. folder: expected kind, as for files()."""
     if not isinstance(data, dict):
         return
     if folder == WORKLOADS and _FOREIGN & data.keys():

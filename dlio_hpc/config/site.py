@@ -50,7 +50,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"mpi is an option of srun, not of {self.kind}")
         if self.bind is not None and self.kind == "mpiexec":
             raise ValueError(
-                "bind cannot be used with kind: mpiexec, because its syntax depends on the MPI: set kind to hydra or "
+                "bind cannot be used with kind=mpiexec, because its syntax depends on the MPI: set kind to hydra or "
                 "openmpi, or give the binding in options"
             )
 
@@ -80,9 +80,9 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Positive | None = None
     """Maximum number of nodes of a job. Example: 128"""
     walltime: dict[int, units.Walltime] = {}
-    """Maximum walltime by number of nodes. Each key is a minimum: its walltime applies to jobs with at least that many
-    nodes and fewer nodes than the next key. A job needs at least as many nodes as the smallest key. Example: {1:
-    1:00:00, 128: 3:00:00}
+    """Maximum walltime by number of nodes. The walltime of a key applies to jobs with at least that number of nodes,
+    and fewer nodes than the next key. The smallest key is the minimum number of nodes of a job. Example: {1: 1:00:00,
+    128: 3:00:00}
     """
     min_walltime: units.Walltime | None = None
     """Minimum walltime of a job. Example: 0:05:00"""
@@ -163,12 +163,12 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     job_options: tuple[str, ...] = ()
     """Options for the batch system, passed unchanged. Example: [--constraint=cpu]"""
     pbs_select: dict[str, str | int] = {}
-    """Additional resources in PBS's select statement. Example: {system: polaris}"""
+    """Additional resources in the select statement of PBS. Example: {system: polaris}"""
     data: str | None = None
     """Directory of datasets if --data is not given. Example: /scratch/$USER/dlio"""
     file_system: Annotated[str, Meta(min_length=1)] | None = None
-    """Kind of file system that datasets must be on; null: any. A job does not run if its data are on another kind, for
-    example because a mount is missing. Example: lustre
+    """Kind of file system that datasets must be on; null: any. A job does not run if its data are on another kind of
+    file system, for example because a mount is missing. Example: lustre
     """
     python: str | None = None
     """Python interpreter of the ranks; null: the interpreter that submits the job. Example:
@@ -195,8 +195,9 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     layout: Layout | None = None
     """Lustre layout of datasets; null: the file system's default. Example: {stripe_count: 8, stripe_size: 1 MiB}"""
     probe: units.Seconds | None = None
-    """Time for which the ranks read the dataset in a plain loop before each measured run, once sequentially and once at
-    random, as a reference for the rate of the run; null: no probe. Example: 2 s
+    """Duration of the probe before each measured run: the ranks read the dataset in a plain loop for this time, once
+    sequentially and once at random. The rate of the run is compared with the rates of the probe. null: no probe.
+    Example: 2 s
     """
     expected_rates: Rates = Rates()
     """Expected rates of a node. They are used for cost estimates and to divide studies into jobs."""
@@ -215,10 +216,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
             raise ValueError(
-                f"launcher.remote: pbs_tmrsh is a command of PBS and needs scheduler: pbs, not {self.scheduler}"
+                f"launcher.remote=pbs_tmrsh is a command of PBS and needs scheduler=pbs, not {self.scheduler}"
             )
         if self.pbs_select and self.scheduler != "pbs":
-            raise ValueError(f"pbs_select is for PBS's select statement and needs scheduler: pbs, not {self.scheduler}")
+            raise ValueError(f"pbs_select is for PBS's select statement and needs scheduler=pbs, not {self.scheduler}")
         check_options("job_options", self.job_options)
 
     def _check_environment(self) -> None:
@@ -229,8 +230,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("LD_PRELOAD: use preload instead, which affects only the ranks")
         if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
             raise ValueError(
-                "with DARSHAN_ENABLE_NONMPI, Darshan writes a log per process instead of one log of the run; remove "
-                "the variable"
+                "if DARSHAN_ENABLE_NONMPI is set, Darshan writes a log for each process instead of one log for the "
+                "run; remove the variable"
             )
 
     def _check_libraries(self) -> None:
@@ -293,8 +294,8 @@ def depth(site: Site, ranks_per_node: int) -> int | None:
 
 
 def resolved(site: Site) -> Site:
-    """Return the site with its interpreter filled in. If jobs run on this computer, the path of the launcher is filled
-    in, too.
+    """Return the site profile with the path of the interpreter filled in. If jobs run on this computer, the path of the
+    launcher is filled in, too.
     """
     python = site.python or sys.executable
     if site.scheduler != "local":

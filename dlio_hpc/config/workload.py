@@ -32,8 +32,8 @@ SHORT_FORMS: dict[str, type] = {
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated computation time of a step. Each rank draws the times of its steps at random from a distribution. The
-    normal distribution can give negative times, which count as 0.
+    """Emulated computation time of a step. Each rank draws the times of its steps at random from a distribution.
+    Negative times, which the normal distribution can give, are replaced by 0.
     """
 
     mean: units.Seconds = units.Seconds(0)
@@ -47,7 +47,7 @@ class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.distribution in {"normal", "gamma"}) != (self.stdev is not None):
-            raise ValueError("stdev is required for distribution: normal or gamma, and not allowed for others")
+            raise ValueError("stdev is required for distribution=normal or gamma, and not allowed for others")
         if self.distribution == "gamma" and not self.mean / 1000 <= (self.stdev or 0) <= self.mean * 1000 > 0:
             raise ValueError("a gamma distribution needs a mean above 0 and a stdev of 1/1000 to 1000 times the mean")
 
@@ -56,7 +56,7 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """Computation that each step emulates."""
 
     time: ComputeTime = ComputeTime()
-    """Time of a step. A plain time is short for {mean: TIME}. Example: {mean: 20 ms}"""
+    """Time of a step. A time alone, such as 20 ms, stands for {mean: 20 ms}. Example: {mean: 20 ms}"""
     mode: Literal["sleep", "spin"] = "sleep"
     """sleep: the rank sleeps and leaves its core to the readers; spin: the rank keeps its core busy."""
 
@@ -71,16 +71,18 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Evaluation(Struct, frozen=True, forbid_unknown_fields=True):
-    """Passes over a second dataset, with the layout of `dataset`, between epochs. They write no checkpoints."""
+    """Evaluation passes between epochs. A pass reads a second dataset, with the same layout as `dataset`, and writes no
+    checkpoints.
+    """
 
     files: units.Positive
     """Number of files of the second dataset. Example: 16"""
     every_epochs: units.Positive = 1
     """Number of epochs between two passes. The first pass also comes after this number of epochs."""
     batch_size: units.Positive | None = None
-    """Number of samples that a rank consumes in a step of a pass; null: that of `reader`. Example: 4"""
+    """Number of samples that a rank consumes in a step of a pass; null: the value of reader.batch_size. Example: 4"""
     time: ComputeTime | None = None
-    """Time of a step of a pass; null: that of `compute`. Example: {mean: 5 ms}"""
+    """Time of a step of a pass; null: the value of compute.time. Example: {mean: 5 ms}"""
 
 
 # Size in bytes below which a file has only a few pages. From such a file, the kernel fetches far more than is
@@ -94,7 +96,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     """Name of the workload. It is part of the names of jobs. Example: mine"""
     dataset: Dataset
-    """The files that are generated and read."""
+    """Dataset: files that dlio-hpc generates and reads, or existing files that it reads."""
     description: str = ""
     """Short description, shown in lists."""
     source: str = ""
@@ -104,11 +106,12 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     compute: Compute = Compute()
     """Computation that each step emulates."""
     checkpoint: Checkpoint | None = None
-    """Checkpoints to write; null: none; {}: those of the DLIO paper."""
+    """Checkpoints to write. null: no checkpoints. {} (all keys at their defaults): the checkpoints of the DLIO paper.
+    """
     train: Train = Train()
     """Length of the training."""
     evaluation: Evaluation | None = None
-    """Evaluation passes between epochs; null: none. Example: {files: 16}"""
+    """Evaluation passes between epochs; null: no evaluation passes. Example: {files: 16}"""
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -124,13 +127,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         forks = self.reader.worker_processes > 0 and self.reader.multiprocessing_context == "fork"
         if self.checkpoint is not None and self.checkpoint.mode == "keras" and forks:
             raise ValueError(
-                "checkpoint.mode: keras starts threads of TensorFlow, which do not survive the fork of PyTorch's "
-                "workers; set reader.multiprocessing_context: spawn"
+                "checkpoint.mode=keras starts threads of TensorFlow, which do not survive the fork of PyTorch's "
+                "workers; set reader.multiprocessing_context=spawn"
             )
 
     @property
     def of_evaluation(self) -> "Workload | None":
-        """The workload of the evaluation passes, in which an epoch is a pass; None without passes."""
+        """The evaluation passes as a workload of its own, with an epoch for each pass; None if there are no passes."""
         keys = self.evaluation
         if keys is None:
             return None
@@ -152,12 +155,14 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def only_writes_checkpoints(self) -> bool:
-        """Whether steps write checkpoints and read no samples: samples/s and AU have no meaning then."""
+        """Whether steps write checkpoints and read no samples. If so, samples/s and AU have no meaning."""
         return self.checkpoint is not None and self.checkpoint.writes is not None
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row of a batch: `reader.resize`, or the largest sample."""
+        """Bytes of a sample in a batch: `reader.resize` if samples are resized, otherwise the size of the largest
+        sample.
+        """
         keys = self.reader
         return keys.resize if keys.resizes and keys.resize is not None else self.dataset.largest_in_memory
 
@@ -172,8 +177,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def request_size(self) -> units.Size | None:
-        """Bytes per request: `reader.transfer_size`, or the size that applies if that is null. It is None if a library
-        chooses the size of its requests.
+        """Bytes per request: `reader.transfer_size` or, if that key is null, its default for the format. None if a
+        library chooses the size of requests.
         """
         dataset, reader = self.dataset, self.reader
         if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
@@ -193,9 +198,10 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draft(NamedTuple):
-    """A workload as plain data, whose keys can still be changed. source: file name, for error messages. notes:
-    differences to the workload from which this one is imported. overrides: changes of `data` by the option -S.
-    origins: places of other changes, by key, for error messages.
+    """A workload as plain data, whose keys can still be changed. data: values by key. source: file name, for error
+    messages. notes: if the workload was imported, its differences from the imported workload. overrides: changes of
+    `data` by the option -S. origins: for each key that was changed otherwise, where the change was set, for error
+    messages.
     """
 
     data: dict[str, Any]
@@ -232,7 +238,7 @@ def draft(
     name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None, origin: str = ""
 ) -> Draft:
     """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
-    which are applied before the overrides. origin: where the settings are, for messages.
+    which are applied before the overrides. origin: file or option that gives the settings, for messages.
     """
     data, path, notes, *_ = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
@@ -248,7 +254,9 @@ def draft(
 
 
 def _check_section(override: str) -> None:
-    """Raise ConfigError if the key of an override is in no section of a workload. Suggest keys of the site, too."""
+    """Raise ConfigError if the key of an override is in no section of a workload. The message also suggests keys of the
+    site.
+    """
     section = override.partition("=")[0].partition(".")[0].strip()
     sections = list(Workload.__struct_fields__)
     if section in sections or "=" not in override:
@@ -279,8 +287,8 @@ def _imported(name: str) -> Draft:
 
 
 def _spell_out(data: dict[str, Any]) -> None:
-    """Replace short forms in `data`, such as `format: null`, `chunk: 64 KiB` and `time: 0.1`, by the full forms. For
-    existing files, fill in the keys that their scan sets. `data` is modified.
+    """Replace short forms in `data`, such as `chunk: 64 KiB` and `time: 0.1`, by the full forms. If the dataset
+    consists of existing files, fill in the keys that the scan of the files sets. `data` is modified.
     """
     dataset, compute = data.get("dataset"), data.get("compute")
     if isinstance(dataset, dict):
@@ -306,7 +314,8 @@ def _spell_out(data: dict[str, Any]) -> None:
 
 def _check_dataset(data: dict[str, Any], source: str) -> None:
     """Raise ConfigError for faults that the checks of the structs would not explain well: the workload has neither a
-    dataset nor checkpoints, lacks files that --existing could replace, or lacks the columns of Parquet files.
+    dataset nor checkpoints, --existing is given for a workload without a dataset, or the columns of Parquet files are
+    missing.
     """
     dataset, checkpoint = data.get("dataset"), data.get("checkpoint")
     writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
@@ -331,8 +340,8 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
 
 
 def _add_dataset(data: dict[str, Any], source: str) -> None:
-    """Add a dataset to a workload that only writes checkpoints. The dataset has a sample for each checkpoint, and
-    nothing of it is stored or read. `data` is modified. source: origin of the data, for messages.
+    """Add a dataset to a workload that only writes checkpoints. The dataset has a sample for each checkpoint; no sample
+    is stored or read. `data` is modified. source: origin of the data, for messages.
     """
     checkpoint = data.get("checkpoint")
     if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):
@@ -343,15 +352,15 @@ def _add_dataset(data: dict[str, Any], source: str) -> None:
     data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
     if checkpoint.get("every_steps", 1) != 1:
         raise ConfigError(
-            f"{source}: checkpoint.every_steps: this workload only writes checkpoints, one in each step; leave it out, "
-            "and set checkpoint.writes"
+            f"{source}: checkpoint.every_steps: this workload only writes checkpoints, one in each step; leave "
+            f"every_steps out, and set checkpoint.writes"
         )
     checkpoint["every_steps"] = 1
 
 
 def _add_sample(data: dict[str, Any]) -> None:
     """Set the size of a sample from its columns, if the workload does not set `sample`. `data` is modified. Invalid
-    columns are ignored here, because the check of their keys reports them.
+    columns are ignored here; the check of the keys reports them later.
     """
     dataset = data.get("dataset")
     if not isinstance(dataset, dict) or dataset.get("sample") is not None or dataset.get("columns") is None:

@@ -18,14 +18,18 @@ from dlio_hpc.config.reader_keys import (
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
     """Raise ValueError if the workload cannot have evaluation passes. passes: number of passes in the run."""
     refuse(
-        (not passes, "evaluation.every_epochs: no pass would follow, because the run has fewer epochs; lower it"),
+        (
+            not passes,
+            "evaluation.every_epochs is larger than the number of epochs, so the run would have no "
+            "evaluation pass; lower it",
+        ),
         (
             dataset.format == "null" or dataset.existing is not None or dataset.file_access == "shared",
-            "evaluation needs a dataset that is generated, with file_access: multi",
+            "evaluation needs a dataset that is generated, with file_access=multi",
         ),
         (
             reader.load == "memory" or reader.access == "collective",
-            "evaluation needs load: on_demand and access: independent",
+            "evaluation needs load=on_demand and access=independent",
         ),
     )
 
@@ -46,7 +50,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             reader.transfer_size is not None and framework and facts.chooses_requests,
-            f"reader.transfer_size needs mode: posix; in mode: framework, {facts.library} chooses the request size",
+            f"reader.transfer_size needs mode=posix; in mode=framework, {facts.library} chooses the request size",
         ),
         (
             dataset.arrays is not None and framework and kind == "hdf5" and reader.transfer_size is not None,
@@ -64,17 +68,17 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             (reader.interleave or 1) > 1 and facts.loads_whole and (framework or not plain),
-            "reader.interleave: with these settings, a whole file would be loaded for every sample; leave interleave "
+            "reader.interleave: with these settings, each sample would require loading a whole file; leave interleave "
             "null",
         ),
         (
             (reader.interleave or 1) > 1 and kind == "parquet" and framework and dataset.row_group_samples > 1,
-            "reader.interleave: with these settings, a row group would be read for every sample; leave interleave "
-            "null, or set mode: posix",
+            "reader.interleave: with these settings, each sample would require reading a row group; leave interleave "
+            "null, or set mode=posix",
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
-            "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave: "
+            "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave="
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
             "null",
         ),
@@ -85,28 +89,28 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             reader.columns is not None and kind != "parquet",
-            f"reader.columns: format: {kind} has no columns; leave columns null",
+            f"reader.columns: format={kind} has no columns; leave columns null",
         ),
         (
             kind == "parquet" and (reader.columns == () or not set(reader.columns or ()) <= set(dataset.column_names)),
-            "reader.columns: name at least one column, and only columns of the dataset: "
+            "reader.columns must name one or more columns of the dataset: "
             f"{', '.join(dataset.column_names[:8])}{', ...' if len(dataset.column_names) > 8 else ''}"
             if kind == "parquet"
             else "",
         ),
         (
             kind == "parquet" and reader.access == "collective",
-            "reader.access: collective needs samples that follow each other; format: parquet stores columns; set "
-            "access: independent",
+            "reader.access=collective needs samples that follow each other; format=parquet stores columns; set "
+            "access=independent",
         ),
         (
             reader.by_array and (dataset.arrays is None or reader.loader != "native" or (kind == "npz" and framework)),
-            "reader.by_array: true needs dataset.arrays and loader: native; with npz in mode: framework, arrays are "
+            "reader.by_array=true needs dataset.arrays and loader=native; with npz in mode=framework, arrays are "
             "read file by file",
         ),
         (
             reader.keep_open and not keeps_handles(dataset, reader),
-            "reader.keep_open: true has no effect: with these settings, a file is opened whenever it is loaded or read "
+            "reader.keep_open=true has no effect: with these settings, a file is opened whenever it is loaded or read "
             "from its beginning",
         ),
         (
@@ -121,23 +125,23 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             reader.reopen and not can_reopen(dataset, reader),
-            "reader.reopen: true needs files of several samples, and settings with which files otherwise stay open: "
-            "mode: posix without arrays, chunk and compression, or mode: framework with hdf5, or with tfrecord whose "
+            "reader.reopen=true needs files of several samples, and settings with which files otherwise stay open: "
+            "mode=posix without arrays, chunk and compression, or mode=framework with hdf5, or with tfrecord whose "
             "samples are all mixed",
         ),
         (
             reader.reopen and (reader.transfer_size or 0) > dataset.largest,
-            "reader.reopen: true opens a file for each sample, so no request can read several samples; lower "
+            "reader.reopen=true opens a file for each sample, so no request can read several samples; lower "
             "reader.transfer_size, or leave it null",
         ),
         (
             dataset.existing is not None and reader.verify_content == "all",
             "reader.verify_content: the contents of existing files are not known, so there is nothing to compare them "
-            "with; set verify_content: none",
+            "with; set verify_content=none",
         ),
         (
             kind == "null" and reader.verify_content == "all",
-            "reader.verify_content: the null format has no content to compare; set verify_content: first or none",
+            "reader.verify_content: the null format has no content to compare; set verify_content=first or none",
         ),
         (
             reads_records(dataset, reader) and reader.shuffle.ascending,
@@ -146,54 +150,54 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             bool(reader.verify) and kind != "tfrecord",
-            f"reader.verify checks the checksums of TFRecord files; format: {kind} has none, so leave verify null",
+            f"reader.verify checks the checksums of TFRecord files; format={kind} has none, so leave verify null",
         ),
         (
             not framework and dataset.compression == "lzf",
-            "reader.mode: posix cannot decompress lzf; only HDF5 can. Set mode: framework",
+            "reader.mode=posix cannot decompress lzf; only HDF5 can. Set mode=framework",
         ),
         (
             not framework and dataset.scan is not None and dataset.scan.needs_library,
-            "reader.mode: posix cannot read these existing files, because they are compressed or have filters, or "
+            "reader.mode=posix cannot read these existing files, because they are compressed or have filters, or "
             "because their chunks differ or were never written; only the library of their format reads them: set mode: "
             "framework",
         ),
         (
             reader.direct and not plain,
-            "reader.direct: true needs contiguous samples: no chunk, no compression",
+            "reader.direct=true needs contiguous samples: no chunk, no compression",
         ),
         (
             reader.engine == "io_uring" and (not plain or kind == "null" or reader.verifies),
-            "reader.engine: io_uring needs contiguous samples: a format other than null, no chunk, no compression, no "
+            "reader.engine=io_uring needs contiguous samples: a format other than null, no chunk, no compression, no "
             "verify",
         ),
         (
             reader.engine == "io_uring" and kind != "parquet" and (reader.transfer_size or 0) > dataset.largest,
-            "reader.engine: io_uring makes at least one request per sample; leave transfer_size null, or set it to at "
+            "reader.engine=io_uring makes at least one request per sample; leave transfer_size null, or set it to at "
             "most the size of a sample",
         ),
         (
             reader.engine == "io_uring" and reader.direct and not fits_blocks(dataset),
-            "reader.engine: io_uring with direct: true needs samples that begin and end at a block of the file: "
-            f"format: raw or npz, one array, and a sample size that is a multiple of {BLOCK} bytes",
+            "reader.engine=io_uring with direct=true needs samples that begin and end at a block of the file: "
+            f"format=raw or npz, one array, and a sample size that is a multiple of {BLOCK} bytes",
         ),
     )
     if reader.access == "collective":
         refuse(
             (
                 dataset.file_access != "shared",
-                "reader.access: collective needs a single file that all ranks read: dataset.file_access: shared",
+                "reader.access=collective needs a single file that all ranks read: dataset.file_access=shared",
             ),
             (
                 not framework and not plain,
-                "reader.access: collective with reader.mode: posix needs contiguous samples: no chunk, no compression",
+                "reader.access=collective with reader.mode=posix needs contiguous samples: no chunk, no compression",
             ),
             (
                 framework and kind != "hdf5",
-                f"reader.access: collective with format: {kind} needs mode: posix, which uses MPI-IO",
+                f"reader.access=collective with format={kind} needs mode=posix, which uses MPI-IO",
             ),
             (
                 framework and (bool(reader.hints) or reader.transfer_size is not None),
-                "reader: HDF5's own collective reads support neither hints nor transfer_size; set mode: posix",
+                "reader: HDF5's own collective reads support neither hints nor transfer_size; set mode=posix",
             ),
         )

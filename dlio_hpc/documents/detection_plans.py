@@ -11,25 +11,29 @@ class CampaignDocument(Struct, frozen=True):
     """Campaign with one number of repeats."""
 
     repeats: int
-    """Runs of each point in a job."""
+    """Number of runs of each point in a job."""
     nights_before: int | None
-    """Nights before the change, in addition to those of the history; null: more than 60 nights are necessary."""
+    """Number of nights to measure before the change, in addition to the nights of the history; null: more than 60
+    nights are necessary.
+    """
     nights: int | None
-    """Nights after the change; null: more than 60 nights are necessary."""
+    """Number of nights to measure after the change; null: more than 60 nights are necessary."""
     node_hours_a_night: float
-    """Expected node-hours of a night whose datasets exist."""
+    """Expected node-hours of a night, if the datasets already exist."""
     node_hours: float | None
     """Expected node-hours of all nights; null: more than 60 nights are necessary."""
     error: float | None
-    """Probability that a regression is reported by chance in the same number of nights without a change."""
+    """Probability that, in the same number of nights without a change, a regression is reported by chance."""
     most_by_chance_a_year: float | None
-    """A regression counts if it occurs by chance at most this often in a year (by_chance_a_year of compare)."""
+    """A regression is reported only if such a false alarm occurs by chance at most this often a year (by_chance_a_year
+    of compare).
+    """
     is_answer: bool
     """Whether the field `answer` describes this campaign."""
     is_cheapest: bool
-    """Whether it has the fewest node-hours."""
+    """Whether this campaign needs the fewest node-hours."""
     is_fastest: bool
-    """Whether it has the fewest nights."""
+    """Whether this campaign needs the fewest nights."""
 
 
 class SmallestDropDocument(Struct, frozen=True):
@@ -38,7 +42,7 @@ class SmallestDropDocument(Struct, frozen=True):
     nights: int
     """Number of nights after the change."""
     drop: float | None
-    """Size, such as 0.05; null: no drop below 90 % is detected."""
+    """Size of the drop, such as 0.05; null: even a drop of 90 % is not detected."""
 
 
 class DetectionDocument(Struct, frozen=True):
@@ -51,32 +55,32 @@ class DetectionDocument(Struct, frozen=True):
     power: float
     """Probability that the drop is detected."""
     error: float | None
-    """Wanted probability that a regression is reported by chance; null: the probability that compare allows."""
+    """Requested probability that a regression is reported by chance; null: the probability that compare allows."""
     tolerance: float
-    """Tolerance of compare."""
+    """Tolerance of compare: largest relative drop that is not reported as a regression."""
     measurement: str
     """Measurement whose noise is the largest."""
     night_spread: float
-    """Standard deviation of logarithms between nights."""
+    """Standard deviation between nights, of the logarithm of the metric."""
     night_spread_from: Origin
     """Source of night_spread: nights of the measurement, other measurements of the site, or an assumption."""
     night_spread_count: int
-    """Number of these nights, or of these measurements; 0 for an assumption."""
+    """Number of nights or measurements from which night_spread was computed; 0 if it is an assumption."""
     run_spread: float
-    """Standard deviation of logarithms between the runs of a job."""
+    """Standard deviation between the runs of a job, of the logarithm of the metric."""
     run_spread_from: Origin
     """Source of run_spread: jobs of the measurement, other measurements of the site, or an assumption."""
     history_nights: int
-    """Nights of the measurement at its current level."""
+    """Number of nights in the history since the last change of the measurement's level."""
     campaigns: list[CampaignDocument]
-    """A campaign for each number of repeats."""
+    """The campaigns, one for each number of repeats."""
     smallest_repeats: int
     """Number of repeats to which `smallest` and `criterion_nights` apply."""
     smallest: list[SmallestDropDocument]
-    """Smallest drops that are detected."""
+    """Smallest drop that is detected, for several numbers of nights."""
     criterion_nights: int | None
-    """Nights after which the interval of a figure is narrower than the drop on either side; null: more
-    than 50 nights are necessary.
+    """Number of nights after which the confidence interval of a value extends less than the drop to either side; null:
+    more than 50 nights are necessary.
     """
 
 

@@ -57,14 +57,14 @@ class NewSiteDocument(Versioned, frozen=True):
     name: str
     """Name of the profile."""
     file: str | None
-    """Path of the file that was written; null: none, because of --to -."""
+    """Path of the file that was written; null: no file was written, because of --to -."""
     yaml: str
     """Text of the profile."""
 
 
 class ListedDataset(Struct, frozen=True):
-    """A dataset below the data directory. The fields about its layout are absent if its generation was killed before
-    they were written.
+    """A dataset in the data directory. The fields from `format` on are absent if the generation was killed before it
+    recorded them.
     """
 
     name: str
@@ -74,7 +74,7 @@ class ListedDataset(Struct, frozen=True):
     state: DatasetState
     """unfinished: generation did not complete; generating: a job is writing it."""
     made: str
-    """Time of the last change of the fingerprint file, UTC. If there is no such file, it is the time of the folder."""
+    """Time of the last change (UTC) of the fingerprint file or, if there is no such file, of the folder."""
     format: str | UnsetType = UNSET
     """Format of the files."""
     compression: str | UnsetType = UNSET
@@ -90,7 +90,7 @@ class ListedDataset(Struct, frozen=True):
 
 
 class DatasetsDocument(Versioned, frozen=True):
-    """The datasets below the data directory."""
+    """The datasets in the data directory."""
 
     data: str
     """Data directory."""
@@ -102,7 +102,8 @@ class FileFault(Struct, frozen=True):
     """A fault of a dataset."""
 
     file: str
-    """Name of the faulty file in the folder; name of the folder, if the fault concerns the whole dataset."""
+    """Name of the faulty file in the folder. If the fault concerns the whole dataset, this is the name of the folder.
+    """
     fault: str
     """Description of the fault."""
 
@@ -221,9 +222,9 @@ class ArchiveShareDocument(Versioned, frozen=True):
     changed: list[str]
     """Files and folders whose group or permissions were changed."""
     others: list[ForeignFile]
-    """Files of other users that need a change."""
+    """Files of other users whose group or permissions need a change."""
     refused: list[str]
-    """Links, and files that may have a further name outside the folder. They are not changed."""
+    """Links, and files that may have another name outside the folder. Their group and permissions were not changed."""
 
 
 class ArchivePruneDocument(Versioned, frozen=True):
@@ -234,7 +235,7 @@ class ArchivePruneDocument(Versioned, frozen=True):
     bytes: int
     """Bytes of the archives."""
     kept: dict[str, int]
-    """Numbers of archives that are kept, by the reason."""
+    """Number of archives that are kept, by the reason for keeping them."""
     is_dry_run: bool
     """True if nothing was removed because of --dry-run."""
 
@@ -243,7 +244,7 @@ class InstalledDocument(Versioned, frozen=True):
     """Files that `install-site` wrote."""
 
     prefix: str
-    """Folder below which they are."""
+    """Prefix: the folder in which the files were written."""
     files: list[str]
     """Paths of the files."""
 
@@ -256,7 +257,7 @@ class SiteReportDocument(Versioned, frozen=True):
     written: list[str]
     """Pages that were written, relative to the folder."""
     unchanged: int
-    """Number of pages that were up to date."""
+    """Number of pages that were already up to date."""
 
 
 class RemainsDocument(Struct, frozen=True):
@@ -281,19 +282,21 @@ class MlperfReportDocument(Versioned, frozen=True):
     """Jobs that were written in the layout of MLPerf Storage."""
 
     headline: str
-    """Sentence that says what was written, and that it is not a submission."""
+    """Sentence that says what was written, and that the report is not a submission."""
     directory: str
     """Folder of the report."""
     folders: dict[str, str]
-    """Name of each run, by its folder below the directory."""
+    """Name of each run, by the path of its folder relative to `directory`."""
     missing: list[str]
     """Data that the files lack, and the reasons."""
     cautions: list[str]
-    """Runs that do not measure the storage, or may not."""
+    """Runs that do not measure the storage, or may not measure it, with the reasons."""
 
 
 class DoctorDocument(Struct, frozen=True):
-    """Facts about an installation, without secrets. A section that fails has the key unknown with the reason."""
+    """Facts about an installation, without secrets. If a section cannot be made, its only key is `unknown`, with the
+    reason.
+    """
 
     program: dict[str, str] = field(name="dlio-hpc")
     """Version, folders, Python, system, time."""
@@ -306,10 +309,10 @@ class DoctorDocument(Struct, frozen=True):
     file_systems: dict[str, str] = field(name="file systems")
     """File systems of datasets and jobs."""
     defaults: dict[str, str]
-    """Options from files defaults.yaml."""
+    """Options that are set in files defaults.yaml."""
     environment: dict[str, str]
     """Environment variables of dlio-hpc and MPI."""
     failed_jobs: dict[str, str] = field(name="jobs with errors")
-    """Errors of the newest jobs that have one."""
+    """Errors of the newest jobs that have an error."""
     bug_reports: dict[str, str] = field(name="bug reports")
-    """Last lines of the newest reports of bugs."""
+    """Last lines of the newest bug reports."""

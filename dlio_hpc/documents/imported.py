@@ -21,37 +21,39 @@ class ImportedKey(Struct, frozen=True):
     text: str
     """Explanation; may be empty."""
     target: str
-    """Key of dlio-hpc that is set; empty: none."""
+    """Key of dlio-hpc that the import sets; empty: no key is set."""
     value: Any
-    """Value of that key."""
+    """Value of the key `target`."""
 
 
 class ImportedWorkload(Struct, frozen=True):
-    """A workload of dlio_benchmark that was requested to be imported."""
+    """A workload of dlio_benchmark that was, or could not be, imported."""
 
     name: str
     """Name of the file without its suffix."""
     source: str
     """Path of the file."""
     error: str | None
-    """Reason why dlio-hpc cannot make its requests; null: the workload was imported."""
+    """Reason why dlio-hpc cannot make the requests of the workload; null: the workload was imported."""
     keys: list[ImportedKey]
     """Result for each key."""
     yaml: str | None
-    """Text of the workload; null: not imported."""
+    """Text of the imported workload as YAML; null: not imported."""
     file: str | None
-    """File that was written; null: none."""
+    """Path of the file that was written; null: no file was written."""
 
 
 class ImportDocument(Versioned, frozen=True):
-    """Workloads of dlio_benchmark that were to be imported."""
+    """Results of importing workloads of dlio_benchmark."""
 
     workloads: list[ImportedWorkload]
-    """The workloads: one, or all of a folder."""
+    """The workloads: the requested one, or all workloads of the requested folder."""
 
 
 def of_import(imported: Imported, yaml: str, written: Path | None) -> ImportedWorkload:
-    """Return the document of a workload that was imported. yaml: its text. written: file that was written."""
+    """Return the document of a workload that was imported. yaml: text of the imported workload. written: path of the
+    file that was written; None if none was written.
+    """
     keys = [
         ImportedKey(fact.key, fact.fate, fact.text, fact.target, serialization.plain(fact.value))
         for fact in imported.facts

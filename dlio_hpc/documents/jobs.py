@@ -27,15 +27,15 @@ class RunDocument(Struct, frozen=True):
     kind: Kind
     """Kind of the run."""
     result: Result | None
-    """Content of result.json; null: the run has no result."""
+    """Content of result.json of the run; null: the run has no result."""
     error: RunError | UnsetType = UNSET
-    """First fault that ended the run; absent: none."""
+    """First fault that ended the run; absent: the run has no such fault."""
     darshan: LogVerdict | UnsetType = UNSET
     """Verdict on the Darshan log of the run; absent: the run was made without Darshan, or its log was not checked."""
     probe: StorageProbe | UnsetType = UNSET
-    """Rates of plain reads before the run; absent: there was no probe."""
+    """Rates that the probe measured with plain reads before the run; absent: there was no probe."""
     analysis: Analysis | UnsetType = UNSET
-    """I/O of the run by its Darshan log or its timeline; `report` of a job only."""
+    """I/O of the run, analysed from its Darshan log or its timeline. Only `report` of a job has this field."""
 
 
 class JobDocument(Struct, frozen=True):
@@ -50,15 +50,15 @@ class JobDocument(Struct, frozen=True):
     directory: str | None
     """Directory of the job; null: the job was read from its archive."""
     archive: str | None
-    """Path of the archive; null: not collected."""
+    """Path of the archive; null: the job was not collected."""
     notes: list[str]
     """Notes of the plan."""
     runs: list[RunDocument]
     """Runs that have a result or an error, in the order of the plan."""
     stderr: list[str] | UnsetType = UNSET
-    """Last lines of job.err; only if the job has ended without all its results."""
+    """Last lines of job.err. Absent unless the job ended before all its runs had results."""
     stdout: list[str] | UnsetType = UNSET
-    """Last lines of job.out; only if the job has ended without all its results, and job.err is empty."""
+    """Last lines of job.out. Absent unless the job ended before all its runs had results, and job.err is empty."""
 
 
 class JobsDocument(Versioned, frozen=True):
@@ -71,22 +71,22 @@ class JobsDocument(Versioned, frozen=True):
 
 
 class LiveJobRun(RunProgress, frozen=True):
-    """A run while it is in progress, by what its ranks last wrote."""
+    """A run in progress, according to the states that its ranks last wrote."""
 
     MBps: float | None
     """Rate since the first step or file, in MB/s; null: nothing was read or written yet."""
     MBps_now: float | None
-    """Rate of the last seconds, in MB/s; null: not known yet."""
+    """Rate during the last seconds, in MB/s; null: not known yet."""
     left_s: float | None
     """Estimated seconds until the end of the run; null: not known yet."""
     slowest_rank: int | None
-    """Rank that the others wait for; null: they wait for none."""
+    """Rank that the other ranks wait for; null: they wait for no single rank."""
     slowest_host: str | None
     """Node of this rank."""
 
 
 class LiveDocument(Versioned, frozen=True):
-    """A job while it runs. `top` prints a document on each line."""
+    """A job that runs. `top` prints one such document per line."""
 
     job: str
     """Name of the job."""
@@ -95,7 +95,7 @@ class LiveDocument(Versioned, frozen=True):
     directory: str
     """Directory of the job."""
     run: LiveJobRun | None
-    """The current run; null: none, or its ranks have not written a state."""
+    """The current run; null: there is none, or its ranks have not written a state."""
 
 
 class JobState(Struct, frozen=True):
@@ -116,15 +116,15 @@ class JobState(Struct, frozen=True):
     text_since: str
     """Time (UTC) since which `text` applies."""
     advice: str
-    """What the user can do about a job that waits or stands still; empty: nothing is needed."""
+    """What the user can do about a job that waits or makes no progress; empty: nothing is needed."""
     cluster: str
-    """Cluster of Slurm that has the job; empty: the cluster of the login node."""
+    """Slurm cluster to which the job was submitted; empty: the cluster of the login node."""
     night: int
     """Night of the study that the job belongs to, counted from 1."""
     nights: int
     """Number of nights of the study."""
     begins: str
-    """Time (UTC) before which the job does not start; empty: it was not set."""
+    """Earliest start time of the job (UTC); empty: none was set."""
 
 
 class StatusDocument(Versioned, frozen=True):
@@ -167,7 +167,7 @@ class CollectedJob(Struct, frozen=True):
     archive: str | None
     """Path of the archive; null: the job has not ended."""
     is_new: bool
-    """True if the command wrote the archive, false if there was one, or the job has not ended."""
+    """True if the command wrote the archive; false if the archive existed before, or if the job has not ended."""
     notes: list[str]
     """Notes on the archive and the history."""
 
@@ -182,7 +182,7 @@ class LackedMeasurement(Struct, frozen=True):
     title: str
     """Title of the point."""
     job: str | None
-    """Newest job that should have made the measurement; null: none was submitted."""
+    """Newest job that should have made the measurement; null: no such job was submitted."""
     why: str
     """Reason why the measurement is missing."""
     is_live: bool
@@ -201,7 +201,9 @@ class CollectedStudy(Struct, frozen=True):
     broken: list[str]
     """Messages about jobs that cannot be read."""
     resume: str | None
-    """Command that submits the missing measurements; null: none is missing, or all are queued or running."""
+    """Command that submits the missing measurements; null: no measurement is missing, or all missing ones are queued or
+    running.
+    """
 
 
 class CollectDocument(Versioned, frozen=True):
@@ -236,13 +238,13 @@ def of_job(outcome: JobOutcome, analyses: Mapping[str, Analysis] | None = None) 
 
 
 def _tail(outcome: JobOutcome, file: str) -> list[str] | UnsetType:
-    """Return the last lines of a job that was cut short, if they are from this file."""
+    """Return the last lines of a job that was cut short, if they are lines of `file`. Otherwise, return UNSET."""
     tail = outcome.tail if job_outcome.is_cut_short(outcome) else None
     return UNSET if tail is None or tail.file != file else list(tail.lines)
 
 
 def of_jobs(outcomes: Sequence[JobOutcome], analyses: Sequence[Mapping[str, Analysis]] = ()) -> JobsDocument:
-    """Return the document of several jobs. analyses: for each job, the I/O of its runs; empty if it is unknown."""
+    """Return the document of several jobs. analyses: for each job, the I/O of its runs by name; empty if unknown."""
     known = [*analyses, *[{}] * (len(outcomes) - len(analyses))]
     jobs = [of_job(outcome, of_runs) for outcome, of_runs in zip(outcomes, known, strict=True)]
     return JobsDocument(study=outcomes[0].plan.study if outcomes else None, jobs=jobs)

@@ -27,9 +27,9 @@ class CompareDocument(Versioned, frozen=True):
     outcome: Outcome
     """Most severe outcome of the verdicts."""
     exit_code: int
-    """Exit code of a verdict with this outcome."""
+    """Exit code of the command for this outcome."""
     text: str
-    """How many verdicts have each outcome, in one line."""
+    """Line that states how many verdicts have each outcome."""
 
 
 class AcceptanceResult(Struct, frozen=True):
@@ -44,13 +44,13 @@ class AcceptanceResult(Struct, frozen=True):
     studies: list[str]
     """Names of the studies that were judged."""
     criteria: Criteria
-    """Content of the criteria file, with defaults."""
+    """Content of the criteria file, with all defaults filled in."""
     checks: tuple[Check, ...]
-    """First the checks of all jobs together, then those of each group."""
+    """The checks: first the checks of all jobs together, then the checks of each group."""
 
 
 class AcceptDocument(AcceptanceResult, frozen=True, kw_only=True):
-    """Acceptance of new storage by criteria."""
+    """Result of an acceptance test, printed by `accept`."""
 
     schema: Literal[1] = 1
     """Version of the document, as in Versioned."""
@@ -66,9 +66,9 @@ class MadeBaseline(Struct, frozen=True):
     key: Key
     """Measurement key."""
     replaces: str | None
-    """Id of the earlier baseline of this key; null: there was none."""
+    """Id of the earlier baseline that has the same key; null: there was none."""
     warnings: list[str]
-    """Objections that --force overrode."""
+    """Objections that were overridden by --force."""
 
 
 class BaselineAcceptDocument(Versioned, frozen=True):
@@ -86,11 +86,11 @@ class BaselineDocument(Struct, frozen=True):
     id: str
     """Id of the baseline."""
     state: BaselineState
-    """Present state."""
+    """State of the baseline: active, replaced or retired."""
     replaced_by: str | None
     """Id of the baseline that replaced it; null: none."""
     retired: Retired | None
-    """Decision that retired it; null: it is not retired."""
+    """Decision that retired the baseline; null: the baseline is not retired."""
     job: str
     """Name of the job."""
     key: Key
@@ -98,29 +98,29 @@ class BaselineDocument(Struct, frozen=True):
     message: str
     """Reason for accepting it."""
     who: str
-    """User and host that accepted it."""
+    """User and host that accepted the baseline."""
     when: str
-    """Time at which it was accepted, UTC."""
+    """Time at which the baseline was accepted, UTC."""
     warnings: list[str]
-    """Objections that --force overrode."""
+    """Objections that were overridden by --force."""
     metrics: dict[MetricName, list[float]]
-    """Values of the good runs, by metric."""
+    """Values of the valid runs, by metric."""
     group: Group | UnsetType = UNSET
-    """The runs; `baseline show` only."""
+    """The runs of the baseline; printed by `baseline show` only."""
 
 
 class BaselineListDocument(Versioned, frozen=True):
     """Baselines in a folder of archives."""
 
     baselines: list[BaselineDocument]
-    """The active baselines, or all with --all."""
+    """The active baselines; with --all, all baselines."""
 
 
 class BaselineShowDocument(BaselineDocument, frozen=True, kw_only=True):
     """A baseline with its runs."""
 
     signed_by: str | None
-    """Name of the user who signed it, as in the file allowed_signers; null: signatures are not checked."""
+    """Name of the user who signed the baseline, as in the file allowed_signers; null: signatures are not checked."""
     schema: Literal[1] = 1
     """Version of the document, as in Versioned."""
 
@@ -133,9 +133,9 @@ class BaselineRetireDocument(Versioned, frozen=True):
     message: str
     """Reason."""
     who: str
-    """User and host."""
+    """User and host that made the decision."""
     when: str
-    """Time, UTC."""
+    """Time of the decision, UTC."""
 
 
 class HistoryDocument(Versioned, frozen=True):
@@ -193,7 +193,7 @@ def of_baseline(baseline: Baseline) -> BaselineDocument:
 
 
 def of_shown(baseline: Baseline, signer: str | None) -> BaselineShowDocument:
-    """Return the document of one baseline, with its runs. signer: name of the user who signed it; None if it is
+    """Return the document of one baseline, with its runs. signer: name of the user who signed the baseline; None if
     unknown.
     """
     more = {"group": baseline.accepted.group, "signed_by": signer}

@@ -33,9 +33,9 @@ class LogDocument(Struct, frozen=True):
     job: LogJob
     """Job in which the log was recorded."""
     analysis: Analysis | None
-    """I/O of the program; null: the log does not show it."""
+    """I/O of the program; null: the log does not contain it."""
     merged: list[str] | UnsetType = UNSET
-    """Paths of all logs of the program; only with --merge."""
+    """Paths of all logs of the program; present only with --merge."""
 
 
 class DarshanDocument(Versioned, frozen=True):
@@ -46,7 +46,7 @@ class DarshanDocument(Versioned, frozen=True):
 
 
 def of_logs(examined: Sequence[Examined], merged: Sequence[Path] | None = None) -> DarshanDocument:
-    """Return the document of Darshan logs. merged: paths of the logs that were merged; None for --merge not given."""
+    """Return the document of Darshan logs. merged: paths of the logs that were merged; None without --merge."""
     return DarshanDocument([_log(log, merged) for log in examined])
 
 

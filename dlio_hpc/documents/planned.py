@@ -23,7 +23,7 @@ class PlannedJobDocument(Struct, frozen=True):
     submit_command: str
     """Command that would submit the script."""
     state: Literal["planned"] = "planned"
-    """Always planned."""
+    """State of the job; always `planned`."""
     batch_id: None = None
     """Always null."""
     archive: None = None
@@ -69,17 +69,17 @@ class TotalCost(Struct, frozen=True):
     runs: int
     """Number of runs."""
     expected_s: float
-    """Expected duration of all jobs, one after the other."""
+    """Expected duration of all jobs if they run one after the other, in seconds."""
     node_hours: float
     """Expected node-hours."""
     limit_node_hours: float
-    """Node-hours if each job uses its whole time limit."""
+    """Node-hours if each job runs until its time limit."""
     bytes_read: int
     """Bytes read."""
     bytes_written: int
     """Bytes written."""
     space: int
-    """Bytes of storage that the jobs add."""
+    """Bytes of storage that the jobs need for new datasets and checkpoints."""
     files: int
     """Number of files of the new datasets."""
 
@@ -111,11 +111,11 @@ class DatasizeDocument(Versioned, frozen=True):
     ranks_per_node: int
     """Number of ranks per node."""
     for_steps: int
-    """Number of samples for 500 steps per epoch."""
+    """Number of samples that 500 steps per epoch need."""
     for_memory: int
-    """Number of samples for five times the memory of all nodes."""
+    """Number of samples that have five times the size of the memory of all nodes."""
     samples: int
-    """Number of samples of the dataset."""
+    """Number of samples of the dataset, which meets both conditions."""
     files: int
     """Number of files."""
     samples_per_file: int

@@ -18,7 +18,9 @@ from dlio_hpc.verdict.suite import SuiteVerdict
 
 
 class MeasurementDocument(Struct, frozen=True):
-    """A measurement of a point. Fields without a meaning here are metrics; null: the run does not have the metric."""
+    """A measurement of a point. The fields that are not described here are metrics; null: the run does not have the
+    metric.
+    """
 
     repeat: int
     """Number of the repeat, counted from 0."""
@@ -68,29 +70,31 @@ class PointDocument(Struct, frozen=True):
     is_reference: bool
     """True if the other points of the part are compared with this point."""
     measurements: list[MeasurementDocument]
-    """Valid measurements."""
+    """Valid measurements of the point."""
 
 
 class SideDocument(Struct, frozen=True):
     """One of the two file systems that a study compares."""
 
     data: str
-    """Folder of the datasets."""
+    """Folder of the datasets on this file system."""
     file_system: str
     """Type and mount point; empty: unknown."""
     nodes: tuple[Throughput, ...]
-    """Throughput of each node, slowest first; empty: fewer than two, or unknown."""
+    """Throughput of each node, slowest first; empty: there are fewer than two nodes, or their throughput is unknown."""
     targets: tuple[Throughput, ...]
-    """Throughput of each storage target, slowest first; empty: fewer than two, or unknown."""
+    """Throughput of each storage target, slowest first; empty: there are fewer than two targets, or their throughput is
+    unknown.
+    """
 
 
 class SuiteVerdictDocument(Struct, frozen=True):
     """Verdict on a suite."""
 
     summary: str
-    """One line, suitable as the subject of a mail."""
+    """The verdict in one line, which can serve as the subject of a mail."""
     exit_code: int
-    """Exit code of the most severe outcome."""
+    """Exit code for the most severe outcome."""
     comparisons: tuple[Verdict, ...]
     """Comparisons with baselines and earlier jobs."""
     acceptance: AcceptanceResult
@@ -117,17 +121,17 @@ class StudyDocument(Versioned, frozen=True):
     broken: list[str]
     """Messages about jobs that cannot be read."""
     findings: tuple[Finding, ...]
-    """Results of each part: best settings, scaling, parameters that matter."""
+    """Results of each part: best settings, scaling, and the effects of parameters."""
     advice: list[str]
     """Lines of advice; a line that begins with blanks continues the previous line."""
     jobs: list[JobDocument]
     """The jobs of the study."""
     effects: tuple[PairedEffect, ...] | UnsetType = UNSET
-    """Differences between two file systems; only for a study of two."""
+    """Differences between the two file systems; present only in a study that compares two."""
     stragglers: list[SideDocument] | UnsetType = UNSET
-    """The two file systems with the throughput of nodes and targets; only for a study of two."""
+    """The two file systems with the throughput of nodes and targets; present only in a study that compares two."""
     verdict: SuiteVerdictDocument | UnsetType = UNSET
-    """Verdict; only for a suite after `submit --wait` or `wait`, or with --html."""
+    """Verdict on a suite; present only after `submit --wait` or `wait`, or with --html."""
 
 
 def of_study(report: StudyReport, verdict: SuiteVerdict | None = None) -> StudyDocument:

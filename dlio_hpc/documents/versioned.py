@@ -9,7 +9,9 @@ class Versioned(Struct, frozen=True, kw_only=True):
     """A JSON document with the version of its schema."""
 
     schema: Literal[1] = 1
-    """Version of the document. It increases if a field is removed, or if its type or meaning changes."""
+    """Version of the document. The version increases if a field is removed, or if the type or the meaning of a field
+    changes.
+    """
 
 
 FailureKind = Literal["UsageError", "ConfigError", "InvalidRun", "InfrastructureError", "Incomplete", "Unexpected"]
@@ -30,4 +32,4 @@ class FailureDocument(Versioned, frozen=True):
     """Document of a command that fails before it prints a result."""
 
     error: CommandFailure
-    """Reason."""
+    """Reason why the command failed."""

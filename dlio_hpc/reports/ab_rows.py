@@ -28,8 +28,8 @@ def sides(compared: tuple[Arm, ...]) -> list[str]:
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """Return a list with one warning if the origin of the bytes of any measurement is memory or unknown. Otherwise,
-    return an empty list.
+    """Return a list with one warning if the bytes of any measurement came from memory or from an unknown origin.
+    Otherwise, return an empty list.
     """
     origins = {measurement.origin for measurement in measured}
     if "unknown" in origins:
@@ -46,8 +46,8 @@ def cached(measured: Sequence[Measured]) -> list[str]:
 
 def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
     """Return the verdict on the two file systems. The verdict is based on the only effect or, if the study has several
-    settings, on the effect over all settings together. If it shows no difference, a second sentence names the settings
-    that do. If settings have different metrics, each has its own sentence.
+    settings, on the effect over all settings together. If that effect shows no difference, a second sentence names the
+    settings that show a difference. If settings have different metrics, each setting has its own sentence.
     """
     if not effects:
         return "No pair has been measured yet."
@@ -100,7 +100,8 @@ def noise(effects: tuple[PairedEffect, ...]) -> list[str]:
     least, most = min(noises), max(noises)
     return [
         f"{joint} The noise of the settings may differ (from {100 * least:.2g} to {100 * most:.2g} % of the ratio of "
-        "a pair), so each interval uses the noise of its own setting, where that is larger than the noise of all."
+        f"a pair). Each interval therefore uses the noise of its own setting, if that is larger than the noise of all "
+        f"settings."
     ]
 
 
@@ -113,8 +114,8 @@ def effect(result: PairedEffect) -> list[str]:
 
 
 def members(side: Arm) -> list[tuple[str, list[list[str]]]]:
-    """Return the table of the nodes and the table of the storage targets, each as a title and rows. Leave out a table
-    without rows.
+    """Return the table of the nodes and the table of the storage targets. Each table is a pair of a title and rows; a
+    table without rows is left out.
     """
     kinds = [("nodes", side.nodes), ("storage targets", side.targets)]
     return [
@@ -130,21 +131,20 @@ def _member(member: Throughput) -> list[str]:
 
 
 def stragglers(compared: tuple[Arm, ...]) -> list[str]:
-    """Return one sentence per straggler. If there are file systems on which the nodes cannot be compared with each
-    other, add one sentence that names the dataset directories on these file systems.
+    """Return one sentence per straggler. If the nodes cannot be compared with each other on a file system, add a
+    sentence that names the dataset directories on such file systems.
     """
     lines, unknown = [], []
     for side in compared:
         slow = [member for member in (*side.nodes, *side.targets) if member.is_straggler]
         lines += [
-            f"Straggler below {side.folder}: {member.name}, {100 * member.ratio:.0f} % of the median."
-            for member in slow
+            f"Straggler in {side.folder}: {member.name}, {100 * member.ratio:.0f} % of the median." for member in slow
         ]
         if not side.nodes:
             unknown.append(side.folder)
     if unknown:
         lines.append(
-            f"Stragglers among nodes are unknown below {' and '.join(unknown)}: there was only one node, or reads "
-            "were not timed."
+            f"Unknown whether nodes are stragglers in {' and '.join(unknown)}: there was only one node, or reads were "
+            f"not timed."
         )
     return lines

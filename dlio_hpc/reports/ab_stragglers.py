@@ -19,8 +19,8 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 class Arm(NamedTuple):
     """One of the two file systems that a study compares. folder: directory of its datasets. file_system: type and mount
     point; empty if unknown. nodes: throughput of each node, slowest first. targets: throughput of each storage target,
-    slowest first. The list `nodes` or `targets` is empty if there are fewer than two items to compare, or if read times
-    are unknown.
+    slowest first. Each of these lists is empty if there are fewer than two items to compare, or if read times are
+    unknown.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""Report on an acceptance test: all criteria of each group, then the evidence for the criteria that are not met."""
+"""Report on an acceptance test: all criteria of each group, and then the evidence for criteria that are not met."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -31,9 +31,9 @@ def of_acceptance(accepted: Acceptance) -> Page:
 
 
 def sections(accepted: Acceptance) -> list[Section]:
-    """Return the sections of the report. The first section has a table of criteria for each group. Each criterion that
-    is not met has a section of its own. Finally, each group has a section with its pictures, and with the evidence for
-    its other criteria.
+    """Return the sections of the report. The first section has a table of criteria for each group. Then, each criterion
+    that is not met has its own section. Finally, each group has a section with the pictures of the group and the
+    evidence for the other criteria.
     """
     tables = [_table(group or "All jobs", accepted.of(group)) for group in accepted.groups]
     unmet = [check for check in accepted.checks if _is_shown(check)]
@@ -47,8 +47,8 @@ def sections(accepted: Acceptance) -> list[Section]:
 
 
 def _is_shown(check: Check) -> bool:
-    """Return whether a check gets a section of its own. A check that is met gets none. A check of a metric with the
-    outcome `cached` gets none either, because the section on the check of the storage already states the reason.
+    """Return whether a check has its own section. A check that is met has no section. A check of a metric with the
+    outcome `cached` has no section either, because the section on the check of the storage already states the reason.
     """
     return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
 
@@ -85,16 +85,16 @@ def _unmet(check: Check) -> Section:
 
 
 def _group(accepted: Acceptance, group: str) -> Section:
-    """Return the section of a group. It contains the pictures of the group, and the evidence for its checks that have
-    no section of their own.
+    """Return the section of a group. The section contains the pictures of the group, and the evidence for checks
+    without their own section.
     """
     evidence = [_evidence(check) for check in accepted.of(group) if check.evidence and not _is_shown(check)]
     return Section(group, [Pictures("", lambda: _draw(accepted, group)), *evidence], is_detail=True)
 
 
 def _evidence(check: Check) -> Table:
-    """Return the evidence of a check, one row per run. Columns without a value, and those of the job and the night if
-    there is only one, are left out.
+    """Return the evidence of a check, one row per run. Columns without a value are left out. If there is only one job
+    or one night, its column is left out, too.
     """
     labels = {True: "pass", False: "fail", None: "-"}
     evidence = sorted(check.evidence, key=lambda entry: entry.night)

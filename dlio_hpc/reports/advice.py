@@ -77,7 +77,7 @@ def _application(workload: Workload) -> str:
 
 
 def _settings(part: Part, point: Point, keys: list[str]) -> str:
-    """Return these keys with the values that they have at a point, such as "reader.read_threads=2"."""
+    """Return the given keys with their values at a point, such as "reader.read_threads=2"."""
     return ", ".join(f"{axis.key}={axis.labels[point.places[axis.key]]}" for axis in part.settings if axis.key in keys)
 
 
@@ -99,7 +99,7 @@ def _lines(key: str, point: Point) -> list[str]:
     """
     workload = point.workload
     if point.data is not None and sweep.sides([point.data]).key == key:
-        return [f"keep the dataset below {point.data}"]
+        return [f"keep the dataset in {point.data}"]
     if key.startswith("site.layout"):
         return _striping(point.layout)
     adviser = _ADVICE.get(key) or next(
@@ -143,8 +143,8 @@ def _threads(workload: Workload) -> list[str] | None:
 
 
 def _workers(workload: Workload) -> list[str]:
-    """Return the Python call that creates PyTorch's DataLoader. Its `prefetch_factor` is per worker, and must not be
-    given if there are no workers.
+    """Return the Python call that creates PyTorch's DataLoader. The argument `prefetch_factor` is per worker, and is
+    left out if there are no workers.
     """
     reader = workload.reader
     workers = reader.worker_processes
@@ -220,8 +220,8 @@ def _chunks(workload: Workload) -> list[str] | None:
     ]
     if size > _CHUNK_CACHE:
         lines.append(
-            "HDF5 does not cache chunks larger than its cache (default 1 MiB) and decompresses them again for each "
-            f'part that is read; enlarge the cache: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
+            "HDF5 does not cache a chunk that is larger than the cache (default 1 MiB), and decompresses it again for "
+            f'each part that is read; enlarge the cache: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
         )
     return lines
 
@@ -255,7 +255,7 @@ def _compression(workload: Workload) -> list[str] | None:
 
 
 _BITS_NOTE = (
-    "the benchmark's data are as compressible as dataset.compression_ratio or random_bits says; compare with your files"
+    "dataset.compression_ratio or random_bits sets how compressible the benchmark's data are; compare with your files"
 )
 
 
@@ -306,7 +306,7 @@ _ADVICE: dict[str, Callable[[Workload], list[str] | None]] = {
 
 
 def _alignment(changed: list[str], point: Point) -> Iterator[str]:
-    """Yield a line for each alignment rule of the DLIO paper that the changed settings violate."""
+    """Yield a line for each alignment rule of the DLIO paper that is violated after the settings are changed."""
     workload, layout = plan.resolved(point.workload), point.layout
     dataset, transfer = workload.dataset, workload.reader.transfer_size
     shape = dataset.chunk_shape if dataset.format == "hdf5" else None

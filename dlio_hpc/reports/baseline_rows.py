@@ -39,8 +39,8 @@ def _median(baseline: Baseline) -> str:
 
 
 def facts(baseline: Baseline, signer: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the label and the text of each fact about a baseline. signer: name of the user who signed it; None if it is
-    unknown.
+    """Yield the facts about a baseline, each as a label and a text. signer: name of the user who signed the baseline;
+    None if unknown.
     """
     accepted = baseline.accepted
     key = accepted.group.key

@@ -39,8 +39,8 @@ def of_job(outcome: JobOutcome) -> list[str]:
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
     """Return a list with one sentence, or an empty list if nothing was measured. For each bottleneck, the sentence
-    states two things: how many points of the study this bottleneck limits, and what share of the time the ranks spend
-    waiting for data at these points.
+    states the points of the study with this bottleneck, and the share of the time that ranks wait for data at these
+    points.
     """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
@@ -65,9 +65,9 @@ def shortened(answers: list[str]) -> list[str]:
 
 
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
-    """Return the titles of the points that have the same bottleneck. If the study has many points, or if points have no
-    titles, return how many points have this bottleneck. held: for each point with this bottleneck, its title and the
-    share of the time, in %, that the ranks spend waiting for data. points: number of all points.
+    """Return which points of a study have a bottleneck: their titles or, if the study has many points or points have no
+    titles, their number. held: the points with this bottleneck, each as a pair of its title and the share of the time
+    that ranks wait for data, in %. points: number of all points of the study.
     """
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
@@ -102,9 +102,9 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     """Return the names of the bottlenecks: the longest phase and, if it takes nearly as much time, the second longest
-    phase. A wait in synchronisation may be due to slow reads of other ranks. Therefore, if synchronisation is among the
+    phase. A wait in synchronisation may be due to slow reads of other ranks. If synchronisation is among the
     bottlenecks, and reads are in flight for at least half of the total waiting time, the wait for data and the wait in
-    synchronisation are reported as one bottleneck. Its name says that ranks wait for the reads of the slowest rank.
+    synchronisation are therefore one bottleneck: ranks wait for the reads of the slowest rank.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
@@ -118,8 +118,8 @@ def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[
 
 
 def _slowest(runs: Sequence[RunOutcome]) -> str:
-    """Return a phrase that names the slowest rank and states how much longer it takes than the median rank. This ratio
-    of times is the median over the repeats.
+    """Return a phrase that names the slowest rank and states the ratio of its time to the time of the median rank. The
+    ratio is the median over the repeats.
     """
     ranks = [summary.slowest_rank for summary in _summaries(runs)]
     ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
@@ -151,8 +151,8 @@ def _bottleneck(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float
 
 
 def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
-    """Return a phrase that says what ranks waited for when they waited for data. The phrase names storage only if the
-    bytes came from storage and reads were in flight during the wait. waited: duration of the wait in seconds.
+    """Return a phrase that says what caused the wait for data. The phrase names storage only if the bytes came from
+    storage and reads were in flight during the wait. waited: duration of the wait in seconds.
     """
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
     if origins == {"nothing read"}:
@@ -187,9 +187,9 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """Return a sentence that says whether the program of a Darshan log is bound by I/O: whether its slowest rank, or
-    several ranks in turn, are in I/O calls for at least half of the run time. The sentence states no other bottlenecks,
-    because Darshan logs contain no times of computation or synchronisation.
+    """Return a sentence that says whether the program of a Darshan log is bound by I/O. A program is bound by I/O if
+    its slowest rank, or several ranks in turn, are in I/O calls for at least half of the run time. The sentence states
+    no other bottleneck, because Darshan logs contain no times of computation or synchronisation.
     """
     load, meta = analysis.load, analysis.metadata.share
     if analysis.job_s + load.clock_s <= 0:
@@ -237,7 +237,9 @@ def _slowest_of_log(analysis: Analysis) -> str:
 
 
 def _of_run(least_s: float, most_s: float, analysis: Analysis) -> str:
-    """Return a time as text, with its share of the run time. least_s, most_s: bounds of the time."""
+    """Return a time and its share of the run time as text. least_s, most_s: lower and upper bound of the time in
+    seconds.
+    """
     job_s, clock_s = analysis.job_s, analysis.load.clock_s
     run = format_seconds(job_s) if not clock_s else f"{job_s:.0f} s +- 1 s" if job_s else "less than 1 s"
     share = f" ({100 * least_s / job_s:.1f} %)" if job_s else ""

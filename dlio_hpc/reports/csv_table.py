@@ -1,4 +1,4 @@
-"""CSV tables. Text that a spreadsheet would interpret as a formula, because of its first character, is quoted."""
+"""CSV tables. If a spreadsheet would take a text for a formula because of its first character, the text is quoted."""
 
 import csv
 import re
@@ -12,7 +12,9 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?|[-+](inf|nan)")
 
 
 def write(rows: Iterable[Sequence[Any]], file: Any) -> None:
-    """Write rows as CSV. Text has no control characters, and no spreadsheet executes it."""
+    """Write rows as CSV. Control characters are removed from text, and text is quoted so that no spreadsheet executes
+    it.
+    """
     csv.writer(file, lineterminator="\n").writerows(map(_cell, row) for row in rows)
 
 

@@ -1,4 +1,4 @@
-"""Dashboard of a facility: the state after the last night in one sentence, and a card for each suite and workload."""
+"""Dashboard of a facility: a sentence on the state after the last night, and a card for each suite and workload."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, timedelta
@@ -42,7 +42,7 @@ Address = Callable[[str], str]
 
 
 class Unread(NamedTuple):
-    """Archive or study for which no page can be made, with the reason."""
+    """An archive or study for which no page can be made, and the reason."""
 
     name: str
     why: str
@@ -88,14 +88,14 @@ def _severity(row: Standing) -> int:
 
 
 def _state(row: Standing) -> NightState:
-    """Return the state of the newest job of a row. A suite whose criteria cannot be read is not good."""
+    """Return the state of the newest job of a row. If the criteria of a suite cannot be read, its state is not good."""
     assert row.outcome is not None
     state = STATES[row.outcome]
     return "inconclusive" if state == "good" and row.note else state
 
 
 def _summary(row: Standing) -> str:
-    """Return the verdict on the newest job in one line, in the words of suites and comparisons."""
+    """Return the verdict on the newest job in one line, in the same words as in reports of suites and comparisons."""
     if row.suite is not None:
         return row.suite.summary
     assert row.judgement is not None
@@ -127,10 +127,11 @@ def _banner(rows: Sequence[Standing], last: date | None, facility: Facility) -> 
 
 
 def _decisive(ran: Sequence[Standing], is_any_missed: bool) -> Sequence[Standing]:
-    """Return the rows of a night that decide the state of the page: suites, and workloads that have a baseline or are
-    slower than before. If there are none, each row decides. A user's trial in a shared archive therefore does not
-    change the state of the facility. A workload whose newest job is its baseline itself decides nothing.
-    is_any_missed: whether a suite or a workload that was expected did not run that night.
+    """Return the rows of a night that determine the state of the page: suites, and workloads that have a baseline or
+    are slower than before. If there are no such rows, return all rows, unless an expected suite or workload did not
+    run. A user's trial in a shared archive therefore does not change the state of the facility. A workload is left out
+    if its newest job is the baseline itself. is_any_missed: whether a suite or a workload that was expected did not run
+    that night.
     """
     decisive = [
         row
@@ -145,8 +146,8 @@ def _is_baseline(row: Standing) -> bool:
 
 
 def _is_missed(row: Standing, last: date) -> bool:
-    """Return whether a suite did not run last night, although it ran in one of the nights before. A workload that has a
-    baseline is expected as well if it ran in several of these nights.
+    """Return whether a row was expected to run last night but did not run. A suite is expected if it ran in one of the
+    nights before. A workload is expected if it has a baseline and ran in several of these nights.
     """
     since = last - timedelta(days=_EXPECTED)
     if not since <= row.night < last:
@@ -173,7 +174,7 @@ def _good(rows: Sequence[Standing], count: int, noun: str) -> str:
 
 
 def _problems(bad: Sequence[Standing]) -> Iterator[str]:
-    """Yield the most severe verdict in full, and the others by name."""
+    """Yield the most severe verdict in full, and the names of the rows with other verdicts."""
     if bad:
         yield f"{_summary(bad[0])}."
     if bad[1:]:
@@ -229,8 +230,8 @@ def _card(row: Standing, last: date, anchor: str, address: Address) -> Card:
 
 
 def _reasons(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield the reasons of the verdicts that are not good. Yield none if the summary of the card already contains the
-    only one.
+    """Yield the reasons for the verdicts that are not good. If there is only one verdict, yield nothing, because the
+    summary of the card states its reason.
     """
     if len(verdicts) > 1:
         for verdict in verdicts:
@@ -239,7 +240,9 @@ def _reasons(verdicts: Sequence[Verdict]) -> Iterator[str]:
 
 
 def _unmet(row: Standing) -> Iterator[str]:
-    """Yield the results of the first criteria that a suite does not meet, and the number of the others."""
+    """Yield the results of the first criteria that a suite does not meet, and the number of further criteria that it
+    does not meet.
+    """
     unmet = row.suite.acceptance.unmet if row.suite is not None else []
     for check in unmet[:_NAMED]:
         yield f"{': '.join(filter(None, (check.group, check.title)))}: {check.measured}; asked: {check.asked}."
@@ -248,7 +251,9 @@ def _unmet(row: Standing) -> Iterator[str]:
 
 
 def _warnings(verdicts: Sequence[Verdict]) -> Iterator[str]:
-    """Yield the objections to the comparisons, such as those to a baseline that was accepted despite them."""
+    """Yield the objections to the comparisons, such as the objections that were overridden when the baseline was
+    accepted.
+    """
     warnings = list(dict.fromkeys(warning for verdict in verdicts for warning in verdict.warnings))
     yield from (f"Note: {warning}." for warning in warnings[:_NAMED])
 
@@ -296,7 +301,12 @@ def _rest(facility: Facility) -> Iterator[Section]:
     studies = [row for row in facility.rows if row.kind == "study"]
     if studies:
         blocks: list[Block] = [
-            Lines(["A study compares settings. Its page says which is best; it has no verdict against a baseline."]),
+            Lines(
+                [
+                    "A study compares settings. The page of a study says which setting is best. Studies are "
+                    "not compared with a baseline."
+                ]
+            ),
             _studies(studies, facility.address),
         ]
         yield Section("Studies", blocks)

@@ -55,7 +55,9 @@ def _cells(plan: DetectionPlan, row: CampaignRow) -> list[str]:
 
 
 def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
-    """Yield the assumptions of the answer, alternatives that the noise allows, and how to judge the campaign."""
+    """Yield the assumptions of the answer, the smallest drops that the noise permits to detect, and how to judge the
+    campaign.
+    """
     noisiest = f"; the noisiest of {plan.measurements} measurements" if plan.measurements > 1 else ""
     yield "measures", f"{plan.known.title}{noisiest}"
     yield "noise", noise(plan.known)
@@ -68,7 +70,7 @@ def _facts(plan: DetectionPlan) -> Iterator[tuple[str, str]]:
         chance = regression.chance_words(made.chance_a_year)
         yield (
             "by chance",
-            f"for this error, a regression counts if compare says that it happens by chance {chance} or less",
+            f"for this error, a regression is reported only if compare says that it happens by chance {chance} or less",
         )
 
 
@@ -109,7 +111,7 @@ def _interval(plan: DetectionPlan) -> str:
     nights, drop = plan.interval_nights, _percent(plan.wanted.drop)
     many = f"more than {night_intervals.MOST} nights" if nights is None else regression.nights_words(nights)
     verb = "makes" if nights == 1 else "make"
-    interval = f"{_percent(night_intervals.CONFIDENCE)} interval of a figure"
+    interval = f"{_percent(night_intervals.CONFIDENCE)} interval of a value"
     text = f"For an acceptance or a handover, without a change: {many} {verb} the {interval} narrower than +/- {drop}"
     return f"{text}, with {_repeats(plan.shown_repeats)} a job."
 

@@ -12,8 +12,8 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool) -> dict[str, Examined]:
     """Return the analysed runs of a job by their names, in the order of execution. path: directory or archive of the
-    job. step_s: width of the time bins in seconds; None to choose it automatically. is_one: True if the report is on
-    this job only. If False, the titles of the runs include the name of the job.
+    job. step_s: width of the time bins in seconds; None to choose it automatically. is_one: whether the report is on
+    this job only. If not, the titles of the runs include the name of the job.
     """
     job = "" if is_one else f"{outcome.job.job}/"
     with job_outcome.evidence(path, outcome) as recorded:

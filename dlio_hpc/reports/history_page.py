@@ -17,7 +17,8 @@ def of_history(
     blocks: Sequence[Block], metric: MetricName, source: str, now: str | None = None, total: int | None = None
 ) -> Page:
     """Return the report of a metric over a history. source: name of the directory of the archives. now: the present
-    time, if the report is to say that jobs stopped. total: number of all jobs; None if all have lines.
+    time, if the report shall say that no jobs ran recently. total: number of all jobs; None if the report lists all
+    jobs.
     """
     notes = NumberedNotes()
     shown = [block for block in blocks if block.lines]
@@ -34,8 +35,8 @@ def of_history(
 
 
 def _left_out(total: int, listed: int, hidden: int) -> str:
-    """Return a clause on the jobs that are not listed; empty if all are listed. hidden: number of measurements without
-    a listed job.
+    """Return a clause on the jobs that are not listed; empty if all jobs are listed. hidden: number of measurements
+    without a listed job.
     """
     if listed == total:
         return ""
@@ -47,7 +48,7 @@ def _legend(notes: Facts, metric: MetricName) -> Section:
     """Return the section that explains the columns and states the notes."""
     legend = (
         f"n: runs. median, spread: of {METRICS[metric].noun} of these runs; spread is (largest - smallest) / median. "
-        "change: of the median, + is better; to the baseline or, without a baseline, to the previous job."
+        "change: difference of the median from the baseline or, without a baseline, from the previous job; + is better."
     )
     return Section("Notes", [*([notes] if notes.rows else []), Lines([legend], "dim")])
 

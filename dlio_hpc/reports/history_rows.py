@@ -28,9 +28,9 @@ _LEAST_SPAN = 0.1
 
 class Line(NamedTuple):
     """Table row of a job. ended: time in UTC. spread: spread of the repeats, divided by their median. change: relative
-    change of the median. It is relative to the baseline of the measurement key or, if there is no baseline, to the
-    previous job. notes: remarks on the job: whether it is the baseline or an outlier, the changes that start at it, the
-    faults of its runs, and why repeats differ.
+    change of the median. The change is relative to the baseline of the measurement key or, if there is no baseline, to
+    the previous job. notes: remarks on the job: whether the job is the baseline or an outlier, the changes that start
+    with this job, the faults of its runs, and why repeats differ.
     """
 
     ended: str
@@ -47,8 +47,8 @@ class Block(NamedTuple):
     same title. name: short name of the key. lines: one per job. bars: the latest medians as a string of bar characters,
     one per job. trend: None if no job has a value. shifts: sentences on the changes. is_worse: whether the last change
     is for the worse. newest: the entry of the job that ended last. group: the runs with this key in `newest`; None if
-    the block has no measurements. site: what other measurements of the site tell about the variation between nights.
-    among: number of measurements of the site.
+    the block has no measurements. site: variation between nights in other measurements of the site. among: number of
+    measurements of the site.
     """
 
     title: str
@@ -107,16 +107,16 @@ def _blocks(
 
 
 def _among(entries: Sequence[Entry], nights: list[tuple[Entry, Group]]) -> int:
-    """Return the number of measurements of the site when a measurement key was measured last. nights: nights of this
-    key.
+    """Return the number of measurements that the site had when a measurement key was last measured. nights: nights of
+    this key.
     """
     newest = nights[-1][0]
     return site_spread.among([past for past in entries if past.ended <= newest.ended and past is not newest], newest)
 
 
 def _named(nights: list[tuple[Entry, Group]]) -> Group:
-    """Return the newest group, after which the block is named. If the groups have different titles, the title of the
-    returned group is empty.
+    """Return the newest group of the nights. The block takes its name from this group. If the groups have different
+    titles, the title of the returned group is empty.
     """
     newest = nights[-1][1]
     titles = {group.title for _, group in nights if group.title}
@@ -204,7 +204,7 @@ def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
 
 
 def _doubts(group: Group) -> Iterator[str]:
-    """Yield the reason why the values of the group must not be used. Yield nothing if there is no such reason."""
+    """Yield the reason why the values of the group must not be used. If they may be used, yield nothing."""
     if group.faulty is not None:
         yield f"{group.faulty.run}: {group.faulty.fault}"
     elif not group.is_of_storage:
@@ -212,7 +212,9 @@ def _doubts(group: Group) -> Iterator[str]:
 
 
 def cells(line: Line, notes: NumberedNotes) -> tuple[str, ...]:
-    """Return the table row of a line (header: HEADER). notes: gets the remarks on the job."""
+    """Return the table row of a line (header: HEADER). notes: numbered notes to which the remarks on the job are
+    added.
+    """
     return (line.ended[:10], *line[1:-1], notes.cell(line.notes))
 
 

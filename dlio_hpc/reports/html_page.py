@@ -82,7 +82,7 @@ def _are_numbers(table: Table) -> list[bool]:
 
 
 def _drawn(page: Page) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
-    """Return two values: the pictures that are shown beside the answers, and the sections. A section is a pair of its
+    """Return two values: the pictures that are shown next to the answers, and the sections. A section is a pair of its
     heading and its blocks. A block is a pair of its kind and its content. Sections without blocks are left out.
     """
     lead: list[Drawing] = []

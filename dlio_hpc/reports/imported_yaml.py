@@ -1,6 +1,4 @@
-"""A workload imported from dlio_benchmark as a YAML file, and a table of many of them. Comments name the keys of
-dlio_benchmark.
-"""
+"""A workload imported from dlio_benchmark as the text of a YAML file. Comments name the keys of dlio_benchmark."""
 
 import json
 import re
@@ -33,7 +31,8 @@ def write(imported: Imported) -> str:
             comments[fact.target].append(f"{given}{f' ({fate}{fact.text})' if fact.text or fate else ''}")
     head = [
         f"Written by dlio-hpc {__version__}: {imported.source.command}",
-        f"The requests are those of dlio_benchmark {REVISION}. Comments after values: its keys.",
+        f"The requests are the same as in dlio_benchmark {REVISION}. Comments after values name the keys of "
+        f"dlio_benchmark.",
         *(
             line(imported.source, fact)
             for fact in imported.facts
@@ -45,7 +44,7 @@ def write(imported: Imported) -> str:
 
 
 def _rows(data: dict[str, Any], section: str, comments: dict[str, list[str]]) -> Iterator[str]:
-    """Yield the lines of a mapping. section: its key with a dot, or ""."""
+    """Yield the lines of a mapping. section: key of the mapping, followed by a dot; "" at the top of the file."""
     indent = "  " * section.count(".")
     for key, value in data.items():
         if isinstance(value, dict):

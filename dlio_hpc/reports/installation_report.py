@@ -1,7 +1,7 @@
 """Facts about an installation that a maintainer needs: versions, MPI, site, file systems, and recent errors.
 
-The report has no secrets. It has only the environment variables of dlio-hpc and MPI. It omits the values of variables
-whose names look like secrets, and the account in defaults.yaml.
+The report has no secrets. It includes only the environment variables of dlio-hpc and MPI. The values of variables with
+names that look like secrets, and the account in defaults.yaml, are left out.
 """
 
 import importlib.metadata
@@ -33,8 +33,9 @@ _PATIENCE_S, _JOBS, _BUGS = 10, 5, 3
 
 
 def sections(name: str | None, data: Path | None, runs: Path) -> Iterator[tuple[str, Facts]]:
-    """Yield the sections of the report, each with its facts. name: site profile; None selects that of this host. data:
-    folder for datasets; None selects that of the site. runs: folder of jobs. A section that fails says why.
+    """Yield the sections of the report, each with its facts. name: site profile; None for the profile of this host.
+    data: folder for datasets; None for the folder of the site profile. runs: folder of jobs. If a section fails, it
+    states the reason.
     """
     parts: dict[str, Callable[[], Facts]] = {
         "dlio-hpc": _program, "packages": _packages, "site": lambda: _site(name), "MPI": lambda: _mpi(name),
@@ -105,7 +106,7 @@ def _mpi(name: str | None) -> Facts:
 
 
 def _answer(*arguments: str) -> str:
-    """Return the first two lines of a command's answer, or why there is none."""
+    """Return the first two lines that a command prints, or the reason why it prints nothing."""
     try:
         answer = command.ask(*arguments, patience_s=_PATIENCE_S)
     except DlioError as fault:
@@ -147,7 +148,7 @@ def _environment() -> Facts:
 
 
 def _jobs(runs: Path) -> Facts:
-    """Return the errors of the newest jobs that have one."""
+    """Return the errors of the newest jobs that have an error."""
     facts: Facts = []
     folders = sorted(runs.glob(f"*/{rundir.JOB}"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in folders:
@@ -163,6 +164,6 @@ def _jobs(runs: Path) -> Facts:
 
 
 def _bugs(runs: Path) -> Facts:
-    """Return the last lines of the newest reports of bugs in dlio-hpc."""
+    """Return the last lines of the newest bug reports."""
     paths = sorted(runs.glob("dlio-hpc-bug-*.txt"), reverse=True)[:_BUGS]
     return [(str(path), (path.read_text(encoding="utf-8").strip().splitlines() or ["empty"])[-1]) for path in paths]

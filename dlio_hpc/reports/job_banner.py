@@ -38,12 +38,12 @@ def _of_other(outcome: JobOutcome) -> Banner:
     if any(run.result is None for run in outcome.runs):
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.described()}.")
     if all(run.run.kind == "generate" for run in outcome.runs):
-        return Banner("good", "The dataset is as planned. The job only generates; it measures nothing.")
+        return Banner("good", "The dataset is as planned. The job only generates a dataset; it measures nothing.")
     return Banner("not measured", "The job has no measured run.")
 
 
 def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
-    """Return the banner that states whether the bytes of these runs came from storage."""
+    """Return a banner that says whether the bytes of these runs came from storage."""
     outcomes = {run.name: run.storage.outcome() for run in measured if run.storage is not None}
     for outcome in ("cached", "unknown"):
         concerned = [run for run in measured if outcomes.get(run.name) == outcome]
@@ -69,7 +69,7 @@ def of_disturbance(measured: Sequence[RunOutcome]) -> Iterator[Banner]:
     """Yield a banner if computation or an epoch of any of these runs took far longer than expected."""
     texts = [f"{run.name}: {text}" for run in measured if run.result for text in disturbance_check.remarks(run.result)]
     if texts:
-        more = f" And {len(texts) - 1} more of the kind." if len(texts) > 1 else ""
+        more = f" And {len(texts) - 1} more such cases." if len(texts) > 1 else ""
         yield Banner("inconclusive", f"{texts[0]}.{more}")
 
 

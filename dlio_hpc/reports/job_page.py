@@ -24,9 +24,9 @@ def of_jobs(
     draws_all: bool = False,
 ) -> Page:  # fmt: skip
     """Return the report of jobs. examined: for each job, its analysed runs by name; empty if none were analysed.
-    is_full: whether a terminal shows each run of a job in full, and the HTML page has pictures of each. Otherwise, of
-    several measured runs, a terminal shows a table and the run with the median rate, and the page has its pictures.
-    draws_all: whether the pictures of all runs are drawn in any case.
+    is_full: whether a terminal shows each run of a job in full, and the HTML page has pictures of each run. If not, and
+    there are several measured runs, a terminal shows a table of them and the run with the median rate, and the page has
+    pictures of this run only. draws_all: whether the pictures of all runs are drawn even if `is_full` is False.
     """
     first, banner = outcomes[0], job_banner.of_jobs(outcomes)
     answers = [answer for outcome in outcomes for answer in bottleneck.of_job(outcome)]
@@ -49,7 +49,7 @@ def of_jobs(
 
 
 def _facts(outcome: JobOutcome, is_one_of_several: bool, said: str) -> list[Facts]:
-    """Return the facts about a job. said: text that the reader has read already."""
+    """Return the facts about a job. said: text that stands above the facts, so that they need not repeat it."""
     batch_id, cluster = outcome.job.batch_id, outcome.job.cluster
     rows = [
         ("state", outcome.job.described()),
@@ -84,8 +84,8 @@ def _environment(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 
 def _hosts(names: list[str]) -> str:
-    """Return the names of the hosts. If there are many, return their number and only the names at both ends of the
-    list.
+    """Return the names of the hosts as text. If there are many, the text has their number, and the first and last
+    names.
     """
     if len(names) <= _NAMED:
         return ", ".join(names)
@@ -138,8 +138,8 @@ def _folded(section: Section, has_pictures: bool) -> Section:
 
 
 def _repeated(outcome: JobOutcome) -> Iterator[list[RunOutcome]]:
-    """Yield the warm-up and measured runs of each point of which more than one run was measured. Runs without a result
-    and runs with a problem are left out: the report shows them in full.
+    """Yield the warm-up and measured runs of each point that has more than one measured run. Runs without a result and
+    runs with a problem are left out: the report shows them in full.
     """
     points: dict[int | None, list[RunOutcome]] = {}
     for run in outcome.runs:
@@ -151,8 +151,8 @@ def _repeated(outcome: JobOutcome) -> Iterator[list[RunOutcome]]:
 
 
 def _tables(outcome: JobOutcome, tables: Sequence[Sequence[RunOutcome]]) -> Iterator[Block]:
-    """Yield a table for each point with several measured runs, a line on the runs that are not in a table, and a line
-    that says how to see all runs in full.
+    """Yield a table for each point with several measured runs. Yield a line on the runs that are not in a table, and a
+    line that says how to see all runs in full.
     """
     for runs in tables:
         header, rows = job_rows.of_runs(runs)
@@ -163,7 +163,7 @@ def _tables(outcome: JobOutcome, tables: Sequence[Sequence[RunOutcome]]) -> Iter
     lost = [run.name for run in outcome.runs if run.run.point in points and run.run.kind != "generate"
             and run.name not in shown]  # fmt: skip
     if lost:
-        yield Lines([f"Not in the table, because of a fault or without a result: {', '.join(lost)}."], "red")
+        yield Lines([f"Not in the table, because the run has a fault or no result: {', '.join(lost)}."], "red")
     middle = job_rows.of_median(tables[0]).name
     all_runs = "Report and pictures of all runs: dlio-hpc report --full."
     yield Lines([f"{middle} has the median rate, or the next lower one. {all_runs}"], "dim")

@@ -61,7 +61,9 @@ def workload(outcome: JobOutcome) -> str:
 
 
 def places(outcome: JobOutcome) -> list[tuple[str, str]]:
-    """Return the folder of the dataset, and that of the checkpoints and auxiliary files with its file system."""
+    """Return facts on the folders of a job: the dataset, and each folder of checkpoints and auxiliary files with its
+    file system.
+    """
     first = outcome.plan.runs[0]
     rows = [("data", "none: checkpoints only" if first.workload.only_writes_checkpoints else first.dataset)]
     writing = [run for run in outcome.runs if run.run.kind != "generate" and run.run.workload.writes_outputs]
@@ -73,7 +75,7 @@ def places(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 
 def _saved(checkpoint: Checkpoint, plan: Plan) -> str:
-    """Return a phrase with the number of checkpoints, their size, and the library that writes them."""
+    """Return a phrase with the number of checkpoints, the size of a checkpoint, and the library that writes them."""
     size = format_size(checkpoint_files.size(checkpoint, plan.ranks))
     reads = f", {checkpoint.reads} are read" if checkpoint.reads else ""
     return f"{checkpoint.writes} checkpoints of {size} {_LIBRARIES[checkpoint.mode]} are written{reads}; no dataset"
@@ -202,7 +204,9 @@ def _formatted(values: Sequence[float | None], header: Sequence[str]) -> list[st
 
 
 def of_median(runs: Sequence[RunOutcome]) -> RunOutcome:
-    """Return the measured run with the median of the main rate; the lower one of an even number of runs."""
+    """Return the measured run with the median of the main rate. If the number of runs is even, return the run with the
+    lower of the two middle rates.
+    """
     measured = [(known[1], run) for run in runs if run.run.kind == "measure" and (known := main_rate(run)) is not None]
     ordered = sorted(measured, key=lambda pair: pair[0])
     return ordered[(len(ordered) - 1) // 2][1]
@@ -274,7 +278,7 @@ def _read(workload: Workload) -> str:
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return those facts about a run that are not in the tables, each as a pair of label and text."""
+    """Return the facts about a run that are not in the tables, each as a pair of label and text."""
     if run.run.workload.only_writes_checkpoints:
         return _facts_of_checkpoints(run, summary)
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
@@ -341,8 +345,8 @@ def noun(runs: Iterable[RunOutcome]) -> str:
 
 
 def repeats(outcome: JobOutcome, said: str = "") -> list[str]:
-    """Return a line for each point whose repeats differ by more than disturbances.LARGE, with possible reasons. said:
-    text that the reader has read already; points whose reasons are in it are left out.
+    """Return a line, with possible reasons, for each point if its repeats differ by more than disturbances.LARGE. said:
+    text that stands above these lines; points are left out if this text has their reasons.
     """
     lines = []
     for number, runs in by_point(outcome.runs).items():
@@ -368,8 +372,8 @@ def _io_time(summary: Summary) -> str:
 
 
 def _own_cost(summary: Summary, work: Workload) -> list[tuple[str, str]]:
-    """Return the share of the time that dlio-hpc itself takes, as a pair of label and text. Return nothing if the share
-    is small.
+    """Return the share of the time that dlio-hpc itself takes, as a list with a pair of label and text. The list is
+    empty if the share is small.
     """
     apart_s = summary.checkpoint.own_s if summary.checkpoint else 0.0  # in no other time of the run
     own = ((summary.overhead_s or 0.0) - apart_s) / summary.wall_s
@@ -383,8 +387,9 @@ def _own_cost(summary: Summary, work: Workload) -> list[tuple[str, str]]:
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Return facts, each as a pair of label and text. The first says whether the bytes came from storage or memory.
-    Remarks on evaluation passes and checkpoints follow, and advice on how to read from storage, if there is any.
+    """Return facts, each as a pair of label and text. The first fact says whether the bytes came from storage or
+    memory. Remarks on evaluation passes and checkpoints follow, and then advice on how to read from storage, if there
+    is any.
     """
     storage = run.storage
     if storage is None or not storage.epochs:
@@ -461,7 +466,7 @@ def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
 
 
 def invalid(run: RunOutcome) -> list[str]:
-    """Return the faults that make the run invalid."""
+    """Return the faults for which the run is invalid."""
     return [*(run.result.faults if run.result else ()), *(run.verdict.differences if run.verdict else ())]
 
 
@@ -489,7 +494,9 @@ def share(value: float | None) -> str:
 
 
 def probe_facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return the run's rate as a share of the probe's, and the rates of the probe; an empty list without a probe."""
+    """Return facts on the probe: the rate of the run as a share of the rate of the probe, and the rates of the probe.
+    Without a probe, the list is empty.
+    """
     probe = run.probe
     if probe is None:
         return []
@@ -501,7 +508,9 @@ def probe_facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def _compared(run: RunOutcome, result: Result, summary: Summary, probe: StorageProbe) -> str:
-    """Return a sentence that compares the rate of the run with that of the ranks' own plain loop."""
+    """Return a sentence that compares the rate of the run with the rate of the probe, a plain loop of the same
+    ranks.
+    """
     if run.storage is None or run.storage.outcome() != "storage" or summary.read_MBps is None:
         return "not compared with the run, which did not provably read from storage"
     rate = _reference(probe.rates, _pattern(run.run.workload))

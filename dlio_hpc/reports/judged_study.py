@@ -1,4 +1,4 @@
-"""Reports of studies with the verdict, if the study is a suite."""
+"""Reports of studies. The report of a suite includes its verdict."""
 
 from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.reports import regression_page, study_page, verdict_banners

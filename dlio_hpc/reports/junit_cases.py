@@ -23,7 +23,9 @@ _LISTED: tuple[MetricName, ...] = ("samples_per_s", "read_MBps", "au", "wall_s")
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> list[Case]:
-    """Return a case for each run of the jobs, and one for each job with a fault that no run has."""
+    """Return a case for each run of the jobs. If a job has a fault that none of its runs has, add a case for the
+    job.
+    """
     return [case for outcome in outcomes for case in _of_job(outcome)]
 
 
@@ -65,19 +67,19 @@ def _failed(name: str, job: str, fault: DlioError, evidence: Sequence[str], seco
 
 
 def of_exit(code: int, program: str) -> Case:
-    """Return the case for a command whose exit code is not 0, if no other case gives the reason."""
+    """Return a case for a command whose exit code is not 0, unless another case states the reason."""
     text = f"{program} ended with exit code {code}; its messages are on stderr"
     return Case("exit code", program, "error", of_exit_code(code), text, text, 0.0)
 
 
 def unfinished(program: str) -> Case:
-    """Return the case of a file that is written before the jobs are submitted."""
+    """Return the case for a JUnit file that is written before the jobs are submitted."""
     text = f"{program} has not finished: it was interrupted, or failed before the jobs ended; see its output"
     return Case("submission", program, "error", "incomplete", text, text, 0.0)
 
 
 def refused(program: str, fault: DlioError) -> Case:
-    """Return the case of a submission that failed before jobs ran."""
+    """Return the case for a submission that failed before jobs ran."""
     return _failed("submission", program, fault, (), 0.0)
 
 

@@ -1,8 +1,8 @@
-"""Notable properties of the I/O of a program in a Darshan log, and advice on what to change. Each sentence states its
+"""Notable properties of the I/O of a program in a Darshan log, and advice on what to change. Each sentence states
 numbers.
 
-The limits are of the order of those of Drishti (Bez et al., PDSW 2022), which counts requests below 1 MB, random
-accesses, imbalance between ranks and the time in metadata calls.
+The limits are of the same order as the limits of Drishti (Bez et al., PDSW 2022), which examines requests below 1 MB,
+random accesses, imbalance between ranks and the time in metadata calls.
 """
 
 import statistics
@@ -31,8 +31,8 @@ _AGAIN, _MUCH = 2.0, 64 << 20
 
 
 def of_log(analysis: Analysis) -> list[str]:
-    """Return what stands out in a log: first what makes its rates meaningless, then what takes most time as far as the
-    log shows it.
+    """Return sentences on the notable properties of a log: first those that make its rates meaningless, then those that
+    take the most time, as far as the log shows it.
     """
     return [sentence for rule in _RULES for sentence in rule(analysis)]
 
@@ -101,7 +101,9 @@ def _small_requests(analysis: Analysis) -> Iterator[str]:
 
 
 def _usual_size(kind: Operation) -> tuple[float | None, str]:
-    """Return the median request size, or the mean if the log has no trace, and the word for which of the two it is."""
+    """Return the median request size, or the mean request size if the log has no trace, and the word "median" or
+    "mean".
+    """
     if kind.size is not None and kind.size.median is not None:
         return kind.size.median, "median"
     return (kind.bytes / kind.requests, "mean") if kind.requests else (None, "")
@@ -150,10 +152,10 @@ def _from_memory(analysis: Analysis) -> Iterator[str]:
         rate = reads.bytes / 1e6 / seconds if seconds else 0.0
         if rate < _OF_A_RANK:
             return
-        what = f"A rank reads {rate / 1e3:.0f} GB/s in the mean"
+        what = f"A rank reads {rate / 1e3:.0f} GB/s on average"
     yield (
-        f"{what}, and no storage serves a single process that fast: these bytes came from memory. They say nothing of "
-        "storage; drop the page cache, or read more than the nodes can keep."
+        f"{what}, and no storage serves a single process that fast: these bytes came from memory, and say nothing "
+        "about the storage. Drop the page cache, or read more than fits into the memory of the nodes."
     )
 
 

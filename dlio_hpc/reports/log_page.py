@@ -67,7 +67,7 @@ def blocks(examined: Examined) -> list[Block]:
     notes = examined.view.notes if examined.view else [str(fault) for fault in examined.faults]
     lines: list[Block] = [Lines([f"Note: {note}" for note in notes], "yellow" if examined.is_sound else "red")]
     if not examined.is_sound:
-        lines.append(Lines(["This log is incomplete: do not use its numbers."], "red"))
+        lines.append(Lines(["This log is incomplete; do not use its numbers."], "red"))
     if examined.analysis is not None:
         lines += _tables(examined.analysis)
     if examined.view is not None:
@@ -137,7 +137,7 @@ def _of_log(examined: Examined) -> Banner:
 
 def _lacks_traces_alone(examined: Examined) -> bool:
     """Return whether the only fault of the log is that traces were not recorded. Darshan records traces only on
-    request. A trace that is in the table of the log, but empty, is lost.
+    request. If the log's table has a trace, and the trace is empty, then the trace was recorded and lost.
     """
     modules = examined.log.modules if examined.log is not None else {}
     tracers = [fault.text.rsplit("the trace ", 1)[-1].split()[0] for fault in examined.faults]

@@ -25,7 +25,7 @@ FILES = ("file", "type", "size", "read", "written", "requests", "ranks", "I/O ti
 
 
 def facts(analysis: Analysis) -> list[tuple[str, str]]:
-    """Return the label and the text of each fact about a program's I/O."""
+    """Return the facts about a program's I/O, each as a label and a text."""
     share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
     any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
     scope = " in traced requests" if analysis.untraced_bytes else ""
@@ -60,7 +60,9 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
             )
         )
     if not analysis.traced:
-        lines.append(("trace", "none, or truncated: times are Darshan's sums; medians and overlap are unknown"))
+        lines.append(
+            ("trace", "none, or truncated; times are sums from Darshan's counters, medians and overlap are unknown")
+        )
     if analysis.untraced_bytes:
         size = format_size(analysis.untraced_bytes)
         lines.append(("untraced", f"{size} through STDIO: not part of I/O time, rates and pictures"))
@@ -140,8 +142,8 @@ def slowest(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def common_folder(analysis: Analysis) -> str:
-    """Return the deepest directory that contains all files, with a trailing slash, or an empty string if
-    there is none.
+    """Return the deepest directory that contains all files, with a trailing slash; empty if there is no such
+    directory.
     """
     folders = [file.path.split("/")[:-1] for file in analysis.files]
     ends = zip(min(folders), max(folders), strict=False)

@@ -20,8 +20,8 @@ _XDMOD_UNITS = {"1/s": "Sample per Second", "MB/s": "MByte per Second", "s": "Se
 
 
 class Gauge(NamedTuple):
-    """A value that is exported. name: name without the prefix, with the unit of Prometheus as its end. help: sentence
-    that describes the value.
+    """A value that is exported. name: its name without the prefix; the name ends with the unit, as in Prometheus. help:
+    sentence that describes the value.
     """
 
     name: str
@@ -104,7 +104,9 @@ def _quoted(text: str) -> str:
 
 
 def influx(measured: Sequence[JobMedians]) -> str:
-    """Return a point in InfluxDB's line protocol for each measurement of each job, at the time when the job ended."""
+    """Return the points in InfluxDB's line protocol: for each measurement of each job, a point at the end time of the
+    job.
+    """
     return "".join(f"{line}\n" for line in map(_point, measured))
 
 

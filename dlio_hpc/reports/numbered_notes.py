@@ -1,4 +1,6 @@
-"""Notes below a table. A cell has the numbers of its notes, and each distinct sentence is stated once."""
+"""Notes below a table. A cell of the table has the numbers of its notes. A sentence that belongs to several cells is
+stated once.
+"""
 
 from collections.abc import Sequence
 
@@ -6,7 +8,7 @@ from dlio_hpc.reports.page import Facts
 
 
 class NumberedNotes:
-    """Sentences with their numbers, in the order in which tables refer to them first."""
+    """Sentences with their numbers, which follow the order of the first references in the table."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

@@ -16,8 +16,8 @@ Style = Literal["", "bold", "dim", "red", "yellow", "green", "blue", "bold green
 
 
 class Lines(NamedTuple):
-    """Sentences, one per line. depth: number of columns by which they are indented. is_detail: whether only the HTML
-    page shows them. is_for_terminal: whether only the terminal shows them.
+    """Sentences, one per line. depth: number of columns by which the lines are indented. is_detail: whether only the
+    HTML page shows the lines. is_for_terminal: whether only the terminal shows the lines.
     """
 
     lines: Sequence[str]
@@ -28,7 +28,7 @@ class Lines(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Rows of a label and a value. is_detail: whether only the HTML page shows them."""
+    """Rows of a label and a value. is_detail: whether only the HTML page shows the rows."""
 
     title: str
     rows: Sequence[tuple[str, str]]
@@ -39,10 +39,9 @@ class Table(NamedTuple):
     """A table. rows: each with one cell per column of the header. styles: one style per row; empty if no row has a
     style. legend: explanation of the columns. has_total: whether the last row is the total. most: maximum number of
     rows on a terminal; None for all rows. is_whole: whether cells are never folded on a terminal. names: indices of the
-    columns with names, which are never cut. is_detail: whether only the HTML page
-    shows the table. links: relative address of the page of each row's first cell, or an empty
-    string; empty if no row has a page. fold: text that unfolds the table on the page; empty for a table that is always
-    shown.
+    columns that hold names; names are never cut. is_detail: whether only the HTML page shows the table. links: for each
+    row, relative address of the page to which its first cell links, or an empty string; empty if no row links to a
+    page. fold: text on which the reader clicks to unfold the table on the page; empty for a table that is always shown.
     """
 
     title: str
@@ -86,8 +85,9 @@ NightState = Literal["good", "regression", "inconclusive", "failed", "not measur
 
 
 class CardLine(NamedTuple):
-    """A measurement on a card of a dashboard. spark: SVG element of its nights. nights: the same in words. latest:
-    newest value with its unit. change: difference to the baseline. interval: confidence interval of this difference.
+    """A measurement on a card of a dashboard. spark: small picture of the nights as an SVG element. nights: description
+    of this picture. latest: newest value with its unit. change: difference from the baseline. interval: confidence
+    interval of this difference.
     """
 
     state: NightState
@@ -100,9 +100,9 @@ class CardLine(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A suite or workload on a dashboard. anchor: id on the page. when: when it ran last. is_current: whether that was
-    last night. links: text and relative
-    address of each page of its newest jobs; the address is empty if there is no page. notes: further sentences.
+    """A suite or workload on a dashboard. anchor: id on the page. when: when the suite or workload last ran.
+    is_current: whether this was last night. links: text and relative address of each page of its newest jobs; the
+    address is empty if there is no page. notes: further sentences.
     """
 
     anchor: str
@@ -138,9 +138,8 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that support these
-    sentences; the page shows these pictures beside the sentences. conclusion: last line on a terminal; empty if there
-    is none.
+    """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that the page shows
+    next to these sentences. conclusion: last line on a terminal; empty if there is none.
     """
 
     title: str

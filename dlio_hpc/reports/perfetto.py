@@ -57,8 +57,8 @@ def write(path: Path, examined: Iterable[Examined]) -> int:
 
 
 def _lines(examined: Examined, number: int) -> Iterator[str]:
-    """Yield the JSON lines of a run. number: index of the run. It is part of the process number of each rank, so that
-    no two runs use the same process numbers.
+    """Yield the JSON lines of a run. number: index of the run. The index is part of the process number of each rank, so
+    that no two runs use the same process numbers.
     """
     named: set[int] = set()
     for row in _rows(examined):

@@ -34,7 +34,7 @@ def of_judgement(judgement: Judgement) -> Page:
 
 def sections(verdicts: Sequence[Verdict], said: str = "") -> list[Section]:
     """Return a section with the table of all verdicts, the most severe first, and their reasons below. A section for
-    each verdict with its facts and pictures follows. said: text that the reader has read already.
+    each verdict follows, with its facts and pictures. said: text above the section, which is not repeated.
     """
     ordered = regression_rows.by_severity(verdicts)
     return [Section("Verdicts", _verdicts(ordered, said)), *map(_verdict, ordered, itertools.count(1))]
@@ -53,10 +53,10 @@ def of_suite(verdict: SuiteVerdict) -> list[Section]:
 
 
 def _first_step(verdict: SuiteVerdict, job: str) -> str:
-    """Return what the user does with the first night of a suite."""
+    """Return advice on what to do with the first night of a suite."""
     if verdict.exit_code == 0:
         return f"To make this job the baseline: dlio-hpc baseline accept {job} --message '...'"
-    return "Do not make this night the baseline; see below what is not met, and measure another night."
+    return "Do not make this night the baseline: see below which criteria are not met, and measure another night."
 
 
 def _verdicts(verdicts: Sequence[Verdict], said: str) -> list[Block]:
@@ -72,7 +72,8 @@ def _verdicts(verdicts: Sequence[Verdict], said: str) -> list[Block]:
 
 def _reasons(verdicts: Sequence[Verdict], said: str) -> Iterator[Facts]:
     """Yield each distinct sentence about the verdicts once, with the numbers of the rows to which it applies. said: as
-    in sections(); the rows of a sentence in it refer to it if there are other rows.
+    in sections(). A sentence that `said` contains is not repeated; if there are other rows, the rows of this sentence
+    refer to it.
     """
     rows: dict[str, list[int]] = {}
     for number, verdict in enumerate(verdicts, 1):

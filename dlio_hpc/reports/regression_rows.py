@@ -20,8 +20,9 @@ _HEADER = ("", "verdict", "job", "measurement", "ratio", "interval", "this job",
 
 
 class VerdictTable(NamedTuple):
-    """Table of verdicts. common: label and text of what is the same in all rows, and the jobs with their letters.
-    header, rows: the columns, one row for each verdict. Columns without a value in any row are left out.
+    """Table of verdicts. common: facts that are the same in all rows, and the jobs with their letters, each as a label
+    and a text. header: names of the columns. rows: one row for each verdict. A column that is empty in all rows is left
+    out.
     """
 
     common: list[tuple[str, str]]
@@ -61,7 +62,9 @@ def table(verdicts: Sequence[Verdict]) -> VerdictTable:
 
 
 def _subjects(verdicts: Sequence[Verdict]) -> tuple[str, list[str]]:
-    """Return what is the same in the subjects of all verdicts, and the rest of each subject; "-" if nothing is left."""
+    """Return two values: the words that the subjects of all verdicts have in common, and a list with the rest of each
+    subject, or "-" if nothing is left.
+    """
     parts = [verdict.subject.split(", ") if verdict.key is not None else [] for verdict in verdicts]
     shared = [part for part in parts[0] if all(part in own for own in parts)] if parts else []
     return ", ".join(shared), [", ".join(part for part in own if part not in shared) or "-" for own in parts]
@@ -74,7 +77,7 @@ def _letter(number: int) -> str:
 
 
 def _numbers(verdict: Verdict) -> list[str]:
-    """Return the last cells of the table row for a verdict, from the ratio on."""
+    """Return the last cells of the table row for a verdict, beginning with the ratio."""
     has_interval = verdict.low is not None and verdict.high is not None and not verdict.is_of_itself
     counts = [str(len(night.values)) for night in (verdict.here, verdict.there) if night is not None]
     return [
@@ -91,9 +94,12 @@ def legend(verdicts: Sequence[Verdict]) -> list[str]:
     lines = []
     if any(verdict.here is not None for verdict in verdicts):
         lines.append(
-            "this job, reference: medians of the runs of the job, and of what it is compared with. n: numbers of these "
-            "runs."
-            + " ratio: of the nights at the level of the reference; below 1 is worse. interval: its 90 % interval."
+            "this job: median of the runs of the job. reference: median of the runs that the job is compared with. n: "
+            "numbers of these runs."
+            + (
+                " ratio: this job to the nights at the level of the reference; below 1 is worse. interval: 90 % "
+                "interval of the ratio."
+            )
             * any(verdict.ratio is not None and not verdict.is_of_itself for verdict in verdicts)
         )
     if any(_RUN.search(text) for verdict in verdicts for text in sentences(verdict)):
@@ -102,7 +108,7 @@ def legend(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def sentences(verdict: Verdict) -> list[str]:
-    """Return what is said about a verdict: its reason, other activity on the nodes, advice and objections."""
+    """Return the sentences about a verdict: its reason, other activity on the nodes, advice and objections."""
     return [
         _sentence(verdict.why),
         *(f"meanwhile: {line}" for line in verdict.disturbances),
@@ -121,7 +127,7 @@ def number(night: Night | None, metric: MetricName) -> str:
 
 
 def shown(value: float, metric: MetricName) -> str:
-    """Return a value as text without its unit, except for shares, which are shown in %."""
+    """Return a value as text without its unit. Shares are shown in %."""
     if METRICS[metric].unit == "share":
         return f"{100 * value:.2f} %"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4g}"
@@ -129,7 +135,8 @@ def shown(value: float, metric: MetricName) -> str:
 
 def summary(judgement: Judgement) -> str:
     """Return one line: how many verdicts have each outcome, followed by the first verdict that has the most severe
-    outcome. For a single verdict, return its outcome and its reason, which may begin with the outcome.
+    outcome. For a single verdict, return its outcome and its reason. If the reason begins with the outcome, the outcome
+    is not repeated.
     """
     worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
     name = label(judgement.outcome)

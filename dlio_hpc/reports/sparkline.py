@@ -27,8 +27,8 @@ class NightMark(NamedTuple):
 
 
 class Nights(NamedTuple):
-    """Nights of a measurement. days: all nights, oldest first, including those without a run. marks: the nights with a
-    run. base: median of the baseline; None if it is unknown.
+    """Nights of a measurement. days: all nights, oldest first, including nights without a run. marks: the nights with a
+    run, by day. base: median of the baseline; None if unknown.
     """
 
     metric: MetricName
@@ -51,8 +51,9 @@ class Nights(NamedTuple):
 
 
 def nights(jobs: Sequence[Entry], key: Key, metric: MetricName, last: date, base: float | None) -> Nights:
-    """Return the nights of a measurement, from the first of its key to `last`. jobs: all jobs of the suite or workload,
-    oldest first. If a night has several jobs, the last one with a value counts.
+    """Return the nights of a measurement, from the first night in which its key was measured to the night `last`. jobs:
+    all jobs of the suite or workload, oldest first. If a night has several jobs with a value, the value of the last of
+    these jobs is used.
     """
     marks: dict[date, NightMark] = {}
     for entry in jobs:

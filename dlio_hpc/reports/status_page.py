@@ -57,7 +57,9 @@ def show(looks: Sequence[JobSnapshot], runs: Path, file: Any, output: Any) -> No
 
 
 def _summary(rows: Sequence[StatusRow]) -> str:
-    """Return the first line: how many jobs need attention and why, and the states of the others."""
+    """Return the first line: the number of jobs that need attention and the reasons, and the states of the other
+    jobs.
+    """
     problems = Counter(row.problem for row in rows if row.problem)
     others = Counter(row.state for row in rows if not row.problem)
     count, bad = len(rows), sum(problems.values())
@@ -102,8 +104,8 @@ def _problem(look: JobSnapshot, state: str, is_uncollected: bool) -> str:
 
 
 def _notes(look: JobSnapshot, is_invalid: bool, is_uncollected: bool, runs: Path) -> Iterator[str]:
-    """Yield the sentences on a job: the batch system's reason for its state and how long it has been so, its night, and
-    what the user can do.
+    """Yield the sentences on a job: the reason that the batch system gives for the state, with the time in this state;
+    the night of the study; and what the user can do.
     """
     job, newest = look.job, look.job.states[-1]
     if look.fault is not None:
@@ -129,7 +131,9 @@ def _seconds_in(newest: job_record.Sighting) -> int:
 
 
 def _is_uncollected(look: JobSnapshot) -> bool:
-    """Return whether a job that has ended left files, and neither its archive nor its entry in the history exists."""
+    """Return whether an ended job was not collected: it left files, and it has neither an archive nor an entry in the
+    history.
+    """
     try:
         if not job_state.has_output(look.directory):
             return False

@@ -29,7 +29,7 @@ def of_study(report: StudyReport) -> Banner:
         opening = banner.of_fault(fault)
         return opening._replace(text=f"{missing[0]} {opening.text}") if missing else opening
     if study.generate == "only":
-        return Banner("good", "The datasets are as planned. The study only generates; it measures nothing.")
+        return Banner("good", "The datasets are as planned. The study only generates datasets; it measures nothing.")
     if (unmeasured := _of_writing(report) or _of_storage(report)) is not None:
         return unmeasured
     uneven = job_banner.of_disturbance(_measured_runs(report))
@@ -149,7 +149,7 @@ def _conclusive(text: str, is_conclusive: bool) -> Banner:
 
 
 def _of_point(point: PointMetrics, metric: MetricName) -> Banner:
-    """Return the banner on a point that is not compared with other points."""
+    """Return the banner on a point that is compared with no other point."""
     saves = metric == "checkpoint_write_MBps"
     rates, unit = point.metrics.get(metric if saves else "samples_per_s"), "MB/s" if saves else "samples/s"
     if rates is None:

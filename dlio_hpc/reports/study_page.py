@@ -141,8 +141,8 @@ def _intervals(study: Study, finding: Finding) -> Iterator[Table]:
     rows = [row for comparison in finding.comparisons for row in _ratios(study, comparison)]
     if rows:
         legend = (
-            "ratio: to the best of the other settings; from, to: ends of its 95 % interval (simultaneous for all "
-            "ratios of the part)."
+            "ratio: median / median of the best of the other settings; from, to: ends of the 95 % interval of the "
+            "ratio (simultaneous for all ratios of the part)."
         )
         yield Table("Against the best", ["setting", "ratio", "from", "to"], rows, legend=legend, is_detail=True)
 
@@ -173,7 +173,7 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
 
 
 def _rates(run: RunOutcome, is_saving: bool) -> list[str]:
-    """Return the time and the rates of a run: those of its checkpoints if `is_saving` is true, otherwise those of its
+    """Return the time and the rates of a run. If `is_saving` is true, they are of the checkpoints; otherwise, of the
     samples.
     """
     summary = None if run.result is None else run.result.summary

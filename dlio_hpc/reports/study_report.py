@@ -88,9 +88,9 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
 
 
 def fault(report: StudyReport) -> DlioError | None:
-    """Return an error that states why measurements are missing, or None if none is missing. The error is the first
-    fault, other than Incomplete, of the jobs that should have made the missing measurements. If these jobs have no such
-    fault, the error is Incomplete. For a study that only generates datasets, return the first fault of its jobs, or
+    """Return an error that states why measurements are missing, or None if no measurement is missing. If a job that
+    should have made a missing measurement has a fault other than Incomplete, the error is the first such fault.
+    Otherwise, the error is Incomplete. For a study that only generates datasets, return the first fault of its jobs, or
     None if no job has a fault.
     """
     outcome, missing = report.outcome, report.outcome.missing

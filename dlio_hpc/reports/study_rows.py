@@ -24,14 +24,14 @@ _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": 
 
 # Explanation of the table of a scaling curve.
 SCALING_LEGEND = (
-    "Computation is emulated: a step takes as long on many ranks as on one. The speed-up is that of the storage; "
-    "the program may scale less well."
+    "Computation is emulated: a step takes as long on many ranks as on one rank. The speed-up shows how the storage "
+    "scales; the program may scale less well."
 )
 
 
 def short(keys: Sequence[str]) -> dict[str, str]:
-    """Return a short name for each key: the part after its last dot if that is unique and clear, otherwise the whole
-    key.
+    """Return a short name for each key: the part after its last dot if this part is unique and clear, otherwise the
+    whole key.
     """
     last = {key: key.rsplit(".", 1)[-1] for key in keys}
     used = Counter(last.values())
@@ -39,8 +39,8 @@ def short(keys: Sequence[str]) -> dict[str, str]:
 
 
 def setting(study: Study, number: int, is_place_known: bool = False) -> str:
-    """Return the setting of a point as text, as KEY=VALUE pairs. is_place_known: whether to leave out the numbers of
-    nodes and ranks and the file system. If no pair remains, the text is "the workload as it is".
+    """Return the setting of a point as text, as KEY=VALUE pairs. is_place_known: whether to leave out the number of
+    nodes, the number of ranks and the file system. If no pair remains, the text is "the workload as it is".
     """
     point = study.points[number]
     labels = study.labels(point)
@@ -66,8 +66,8 @@ def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
-    """Return the keys that vary in the part of the study to which the finding belongs. They are the keys in the labels
-    of its points.
+    """Return the keys that vary in the part of the study to which the finding belongs: the keys in the labels of the
+    points.
     """
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
@@ -117,7 +117,9 @@ def _columns(finding: Finding) -> dict[MetricName, str]:
 
 
 def _point(point: PointMetrics, finding: Finding, has_compute: bool) -> list[str]:
-    """Return the row of a point. has_compute: whether its workload computes; without computation, it has no AU."""
+    """Return the row of a point. has_compute: whether the workload of the point computes; without computation, there is
+    no AU.
+    """
     return [
         *point.labels.values(),
         str(point.n),
@@ -177,8 +179,8 @@ def ranking(parameters: Ranking) -> list[list[str]]:
 
 
 def _effect(effect: Effect, has_shares: bool) -> list[str]:
-    """Return the row of a parameter. has_shares: whether any difference between points exceeds the noise; otherwise,
-    shares of the differences are shares of noise and are not shown.
+    """Return the row of a parameter. has_shares: whether any difference between points exceeds the noise. If not, the
+    parameter's share of the differences is only noise, and is not shown.
     """
     names = short(effect.keys)
     beyond = "unknown" if effect.confidence is None else "yes" if effect.is_beyond_noise else "no"

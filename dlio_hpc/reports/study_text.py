@@ -61,8 +61,8 @@ def conclusions(study: Study, finding: Finding) -> list[list[str]]:
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """Return the sentences of the main conclusion of a part. If the part compares settings, they are those on its last
-    comparison, which is the comparison on the most ranks. Otherwise, they are those on scaling.
+    """Return the sentences of the main conclusion of a part. If the part compares settings, return the sentences on its
+    last comparison, which is the comparison on the most ranks. Otherwise, return the sentences on scaling.
     """
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
@@ -70,8 +70,8 @@ def first(study: Study, finding: Finding) -> list[str]:
 
 
 def scaling(curve: Scaling) -> list[str]:
-    """Return sentences on the speed-up at the largest number of ranks. They also name the numbers of ranks at which the
-    speed-up differs from linear by more than the noise.
+    """Return sentences on the speed-up at the largest number of ranks. The sentences also name the numbers of ranks at
+    which the speed-up differs from linear by more than the noise.
     """
     last = curve.steps[-1]
     speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
@@ -119,8 +119,8 @@ def _ranks(curve: Scaling, step: ScalingStep) -> str:
 
 
 def noise(finding: Finding) -> list[str]:
-    """Return sentences on the noise of the comparisons and scaling curves. Return an empty list if the noise is
-    unknown, because the verdicts already say so.
+    """Return sentences on the noise of the comparisons and scaling curves. If the noise is unknown, return an empty
+    list, because the verdicts already say this.
     """
     noises = [comparison.noise for comparison in finding.comparisons if comparison.noise.sd is not None]
     of_scales = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
@@ -132,7 +132,7 @@ def noise(finding: Finding) -> list[str]:
         )
     if noises and any(estimate.includes_jobs for estimate in noises):
         sentences.append(
-            "Settings ran in different jobs that have none in common; the noise includes an assumed difference between "
+            "No two settings ran in the same job; the noise includes an assumed difference between "
             f"jobs of {100 * ASSUMED.sd:.2g} %."
         )
     return [*sentences, *(sentence for curve in finding.scalings[:1] for sentence in between_jobs(curve))]
@@ -147,11 +147,14 @@ def between_jobs(curve: Scaling) -> list[str]:
         return []
     if jobs.is_assumed:
         return [
-            f"All repeats of a scale ran in one job; jobs are assumed to differ by {100 * jobs.sd:.2g} %; submit on "
+            f"All repeats of a number of ranks ran in one job; jobs are assumed to differ by {100 * jobs.sd:.2g} %; "
+            f"submit on "
             "several nights (--nights N) to measure it."
         ]
     few = "; too few for a good estimate: submit on more nights (--nights N)" if jobs.df < 4 else ""
-    return [f"Jobs of a scale differ by {100 * jobs.sd:.2g} % ({jobs.df:g} degrees of freedom{few})."]
+    return [
+        f"Jobs with the same number of ranks differ by {100 * jobs.sd:.2g} % ({jobs.df:g} degrees of freedom{few})."
+    ]
 
 
 def _noise(label: str, estimate: Noise) -> str:
@@ -185,7 +188,11 @@ def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -
         )
     return [
         *sentences,
-        *([f"{len(large) - _DISTURBED} more points differ as much."] if len(large) > _DISTURBED else []),
+        *(
+            [f"The repeats of {len(large) - _DISTURBED} more points differ by more than a tenth."]
+            if len(large) > _DISTURBED
+            else []
+        ),
     ]
 
 
@@ -233,7 +240,10 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
         yield f"{where}Ahead: {best}{ratio}. Whether the difference is more than noise is unknown: {why}."
         return
     if comparison.change is not None and (gain is None or not gain.is_beyond_noise):
-        yield f"{where}No single setting is better than the reference by more than the noise, but parameters are."
+        yield (
+            f"{where}No single setting is better than the reference by more than the noise, but values of "
+            "parameters are."
+        )
     elif gain is None:
         yield f"{where}Best: {best}. The reference was not measured."
     elif comparison.best == comparison.reference:
@@ -261,7 +271,9 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
 
 
 def _is_any_apart(comparison: Comparison) -> bool:
-    """Return whether any point, parameter or interaction differs by more than the noise."""
+    """Return whether any difference between points, between values of a parameter, or by interaction, exceeds the
+    noise.
+    """
     ranking = comparison.ranking
     are_points = any(point.verdict == "slower" for point in comparison.points)
     return are_points or (ranking is not None and ranking.is_beyond_noise)
@@ -277,9 +289,9 @@ def _change(change: RecommendedChange) -> str:
 
 
 def _unchanged(comparison: Comparison) -> Iterator[str]:
-    """Yield a sentence where the effects of parameters need an explanation beside the comparison of points: why
-    parameters that differ by more than the noise do not change the reference, or that points differ and parameters do
-    not.
+    """Yield a sentence if the effects of parameters seem to contradict the comparison of points. It says why the
+    reference is kept although values of parameters differ by more than the noise, or that points differ although values
+    of parameters do not.
     """
     ranking = comparison.ranking
     if ranking is None or len(ranking.effects) < 2:
@@ -324,7 +336,7 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def confidence(share: float | None) -> str:
-    """Return a confidence as a percentage, or "unknown" if it is None."""
+    """Return a confidence as a percentage; "unknown" for None."""
     if share is None:
         return "unknown"
     return "> 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
@@ -349,8 +361,9 @@ def legend(study: Study, finding: Finding) -> str:
         return "Medians of n measurements."
     unusual = " The workload's own setting is not in the table; the reference is the first setting instead."
     return (
-        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio of the medians to those "
-        "of the reference (ref), or of means without drift if rounds are missing; above 1 is better. same: not "
+        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio of the median to the "
+        f"median of the reference (ref); if rounds are missing, ratio of means without drift; above 1 is better. "
+        f"same: not "
         "significantly different from the best; worse: by more than the noise; ?: unknown."
         + unusual
         * (not study.part(finding.part).is_default)
@@ -373,7 +386,7 @@ def ranking_notes(ranking: Ranking) -> list[str]:
         return ["Too few combinations were measured to separate the parameters."]
     notes = []
     if any(len(effect.keys) > 1 for effect in ranking.effects):
-        notes.append("Keys that vary together cannot be separated and count as one parameter.")
+        notes.append("Keys that vary together cannot be separated; they are treated as one parameter.")
     if ranking.interaction is not None:
         sure = confidence(ranking.interaction_confidence)
         notes.append(
@@ -399,7 +412,7 @@ def missing(outcome: StudyOutcome) -> list[str]:
     if len(reasons) > _REASONS:
         lines.append(f"  and {len(reasons) - _REASONS} more reasons; --json lists all.")
     is_live = all(measurement.is_live for measurement in outcome.missing)
-    return [*lines, "Their jobs have not ended yet."] if is_live else lines
+    return [*lines, "The jobs that make these measurements have not ended yet."] if is_live else lines
 
 
 def resume(outcome: StudyOutcome) -> str | None:

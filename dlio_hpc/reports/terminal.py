@@ -34,8 +34,8 @@ _TOKEN = 24
 
 
 class SafeConsole(Console):
-    """Console whose texts have no control characters; its own, for colours, are no part of texts. table_width: maximum
-    width of tables. is_ascii: whether texts are in ASCII.
+    """Console that removes control characters from texts; only the console itself adds control characters, for colours.
+    table_width: maximum width of tables. is_ascii: whether texts are converted to ASCII.
     """
 
     table_width: int = _WIDTHS[-1]
@@ -50,7 +50,7 @@ class SafeConsole(Console):
         return in_ascii(printable(text)) if self.is_ascii else printable(text)
 
     def lines(self, lines: Sequence[str]) -> None:
-        """Print lines without a style. rich would take a millisecond for ten of them."""
+        """Print lines without a style, bypassing rich, which takes a millisecond for ten lines."""
         self.file.write("".join(f"{self.safe(line)}\n" for line in lines))
 
 
@@ -91,8 +91,8 @@ def show_sections(sections: Sequence[Section], out: SafeConsole) -> None:
 
 
 def console(file: Any, output: Any = None) -> SafeConsole:
-    """Return a console for text of the width of the terminal, but of at least 80 and at most 100 columns. If the output
-    is not a terminal, its width is that in COLUMNS, or 80 columns. output: as in show().
+    """Return a console for text. Its width is the width of the terminal, but at least 80 and at most 100 columns. If
+    the output is not a terminal, COLUMNS gives the width; the default is 80 columns. output: as in show().
     """
     output = file if output is None else output
     out = SafeConsole(file=file, highlight=False, markup=False, force_terminal=output.isatty() or None)
@@ -104,7 +104,9 @@ def console(file: Any, output: Any = None) -> SafeConsole:
 
 
 def is_ascii_only(file: Any) -> bool:
-    """Return whether an output can show ASCII characters only: the encoding has no others, or the terminal is dumb."""
+    """Return whether an output can show only ASCII characters, because its encoding has no others, or because the
+    terminal is dumb.
+    """
     return os.environ.get("TERM") == "dumb" or not _is_unicode(getattr(file, "encoding", None) or "utf-8")
 
 
@@ -158,7 +160,7 @@ def show_text(text: str, out: SafeConsole, style: str = "") -> None:
 
 
 def _print(out: SafeConsole, line: str, style: str = "", depth: int = 0) -> None:
-    """Print a line, folded to the width of the console. Continuation lines are indented by two more columns. Long
+    """Print a line, folded to the width of the console. Continuation lines are indented by two additional columns. Long
     tokens, such as paths, are not broken.
     """
     depth += len(line) - len(line.lstrip())
@@ -176,8 +178,9 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def show_table(table: Table, out: SafeConsole) -> None:
-    """Print a table with its title and legend. Text that does not fit is folded. Names are never cut; see _row(). A
-    table whose numbers and longest words are wider than the console is printed at its full width.
+    """Print a table with its title and legend. Text that does not fit is folded. Names are never cut; see _row(). If
+    the numbers and the longest words of a table do not fit into the width of the console, the table is printed at its
+    full width.
     """
     if table.title:
         _print(out, table.title)

@@ -20,7 +20,8 @@ from dlio_hpc.verdict.trend import Night, Trend
 _ACCEPTANCES: dict[Outcome, str] = {
     "pass": "Accepted: every criterion is met.",
     "fail": "Not accepted: some criteria are not met.",
-    "inconclusive": "No verdict: for some criteria, runs or nights differ too much, or there are too few of them.",
+    "inconclusive": "No verdict: for some criteria, runs or nights differ too much, or there are too few runs or "
+    "nights.",
     "cached": "No verdict: cached. The bytes came, or may have come, from memory instead of storage.",
     "invalid": "No verdict: some runs are invalid; their numbers must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
@@ -48,17 +49,16 @@ def of_acceptance(accepted: Acceptance) -> Banner:
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:
-    """Return the banner of a suite. Its single line is also the subject of the mail about the suite. An outcome with
-    the name of the state is not repeated.
+    """Return the banner of a suite. The single line of the banner is also the subject of the mail about the suite. If
+    the outcome has the same name as the state, it is not repeated.
     """
     state = state_of(verdict.exit_code)
     return Banner(state, f"{verdict.summary.replace(f': {state}; ', ': ', 1)}.")
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName, now: str | None = None) -> Banner:
-    """Return the worst of the banners of the measurement keys that concern the user. These are the keys that the newest
-    study measured, and the keys whose last change is for the worse. now: the present time, if the history is to say
-    that jobs stopped.
+    """Return the worst of the banners of the relevant measurement keys: the keys that the newest study measured, and
+    the keys with a last change for the worse. now: the present time, if the banner shall say that no jobs ran recently.
     """
     newest = max(blocks, key=lambda block: block.newest.ended).newest
     concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
@@ -70,8 +70,9 @@ def of_history(blocks: Sequence[Block], metric: MetricName, now: str | None = No
 
 
 def _longest_pause(blocks: Sequence[Block]) -> float:
-    """Return the number of days without a job after which the banner says that jobs stopped. It is three times the
-    usual distance of the newest nights, but at least two days; a week if fewer than three nights are known.
+    """Return the number of days without a job after which the banner says that nothing ran. The number is three times
+    the usual distance between the newest nights, but at least two days. If fewer than three nights are known, it is a
+    week.
     """
     ended = sorted({night.ended for block in blocks if block.trend is not None for night in block.trend.nights})
     newest = [units.timestamp(moment) for moment in ended[-_NEWEST:]]
@@ -100,7 +101,7 @@ def _of_block(block: Block, metric: MetricName) -> Banner:
 
 def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: MetricName) -> Banner:
     if history.nights[-1].job != here.job:
-        text = "measured this on several datasets, which are compared with each other and not with earlier jobs"
+        text = "measured this on several datasets; they are compared with each other, not with earlier jobs"
         return Banner("inconclusive", f"{name} {text}.")
     changes = regression.changes_sentence(history)
     if block.baseline is None and block.is_worse:

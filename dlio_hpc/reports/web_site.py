@@ -39,7 +39,7 @@ class SiteMade(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the most severe of these reasons; 0 if all pages are made. A bug is the most severe."""
+        """Exit code for the most severe of the reasons; 0 if all pages are made. A bug is the most severe reason."""
         if Unexpected.exit_code in self.exit_codes:
             return Unexpected.exit_code
         worst = outcomes.worst(map(outcomes.of_exit_code, self.exit_codes))
@@ -47,8 +47,8 @@ class SiteMade(NamedTuple):
 
 
 class _PageJob(NamedTuple):
-    """A page to make. name: file name without its suffix. sources: files whose content it shows. text: function that
-    returns its text.
+    """A page to make. name: file name without its suffix. sources: files whose content the page shows. text: function
+    that returns the HTML text of the page.
     """
 
     kind: str
@@ -159,7 +159,7 @@ def _job_text(path: Path, name: str) -> str:
 
 def _studies(archives: Path, entries: Sequence[Entry]) -> Iterator[_PageJob]:
     """Yield the pages of the studies and suites that have archives. A page is also rebuilt after a decision on a
-    baseline, because the verdict of a suite depends on it.
+    baseline, because the verdict of a suite depends on the baseline.
     """
     decisions = list(rundir.matching(archives, f"{rundir.BASELINES}/[!.]*.json"))
     members: dict[str, list[Path]] = {}
@@ -176,7 +176,7 @@ def _study_text(archives: Path, paths: Sequence[Path]) -> str:
     jobs = [job_outcome.load_archive(path) for path in paths]
     study = study_outcome.held(jobs)
     if study is None:
-        raise InvalidRun(f"{paths[0]} and the other jobs of its study have no common record of the study")
+        raise InvalidRun(f"{paths[0]} and the other jobs of its study do not record the same study")
     study = structs.replace(study, archive=str(archives))
     made = study_report.make(study_outcome.of_jobs(study, jobs, absent="its job is not archived"))
     verdict = judged_study.verdict_on(made, lambda _: None)

@@ -406,5 +406,5 @@ def test_no_output_replaces_a_record(run: Run, tmp_path: Path, name: str, words:
     (tmp_path / name).write_text("the only copy")
     done = run("dlio-hpc", *words, tmp_path / name)
     assert done.code == 2
-    assert "which is not written over" in " ".join(done.err.split())
+    assert "which is not overwritten" in " ".join(done.err.split())
     assert (tmp_path / name).read_text() == "the only copy"

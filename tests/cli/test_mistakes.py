@@ -183,16 +183,14 @@ OVERRIDES = (
         DEMO + "-S dataset.compression=gzip -S dataset.format=raw",
         (
             "with -S dataset.compression=gzip -S dataset.format=raw",
-            "compression: gzip needs format: hdf5",
+            "compression=gzip needs format=hdf5",
             "not raw",
         ),
     ),
-    Mistake("chunk for npz", DEMO + "-S dataset.chunk=64KiB", ("chunk is for HDF5; format: npz", "leave chunk null")),
-    Mistake(
-        "direct in framework mode", DEMO + "-S reader.direct=true -S reader.mode=framework", ("needs mode: posix",)
-    ),
-    Mistake("columns of npz", DEMO + "-S dataset.columns=[float32]", ("columns", "format: parquet", "leave both null")),
-    Mistake("fork for native", DEMO + "-S reader.multiprocessing_context=spawn", ("needs loader: pytorch",)),
+    Mistake("chunk for npz", DEMO + "-S dataset.chunk=64KiB", ("chunk is for HDF5; format=npz", "leave chunk null")),
+    Mistake("direct in framework mode", DEMO + "-S reader.direct=true -S reader.mode=framework", ("needs mode=posix",)),
+    Mistake("columns of npz", DEMO + "-S dataset.columns=[float32]", ("columns", "format=parquet", "leave both null")),
+    Mistake("fork for native", DEMO + "-S reader.multiprocessing_context=spawn", ("needs loader=pytorch",)),
     Mistake(
         "ZeRO 2",
         "dlio-submit llama3_8b -s local --dry-run -S checkpoint.zero=2",
@@ -287,7 +285,9 @@ OPTIONS = (
         ("'--every': found '24'; give the unit, such as 24h",),
     ),
     Mistake("a change in percent", "dlio-hpc estimate demo --detect 5", ("found '5'; use a share such as 90% or 0.9",)),
-    Mistake("a power of no change", "dlio-hpc estimate demo --power 90%", ("--power: it belongs to --detect", "5%")),
+    Mistake(
+        "a power of no change", "dlio-hpc estimate demo --power 90%", ("--power has an effect only with --detect", "5%")
+    ),
     Mistake("a time between one night", DEMO + "--every 24h", ("--every", "give --nights 2 or more")),
     Mistake("no repeat", DEMO + "--repeat 0", ("'--repeat': found '0'; use a whole number of at least 1",)),
     Mistake("size in words", DEMO + "--dataset-size big", ("'--dataset-size': found 'big'; use a size such as 4096",)),
@@ -395,9 +395,7 @@ OPTIONS = (
         ("'--memory': Memory of a node, such as 512GiB",),
     ),
     Mistake("resume what does not exist", "dlio-submit --resume nosuch", ("no job or study 'nosuch' in dlio-runs",)),
-    Mistake(
-        "resume with other options", "dlio-submit --resume nosuch -N 2", ("--nodes: --resume continues the study",)
-    ),
+    Mistake("resume with other options", "dlio-submit --resume nosuch -N 2", ("--resume continues a study",)),
     Mistake("after what does not exist", "dlio-submit demo -s local --after nosuch", ("no job or study 'nosuch'",)),
 )
 
@@ -677,7 +675,7 @@ EXISTING = (
     Mistake(
         "format without a scan",
         DEMO + "-d data --existing '*' -S dataset.format=csv",
-        ("files of format: csv cannot be read", "raw"),
+        ("files of format=csv cannot be read", "raw"),
     ),
     Mistake(
         "size of existing files",
@@ -836,7 +834,7 @@ RESULTS = (
         {"a.darshan": ""},
     ),
     Mistake(
-        "import of a workload of ours", "dlio-hpc import w.yaml", ("nothing to import; run it: dlio-submit w",), _w(W)
+        "import of a workload of ours", "dlio-hpc import w.yaml", ("nothing to import. Run it: dlio-submit w",), _w(W)
     ),
     Mistake(
         "import of another YAML",
@@ -941,7 +939,7 @@ WITHOUT_EFFECT = (
     Mistake("archive to a file", "dlio-hpc archive extract x.tar.zst --to w.yaml",
             ("w.yaml is a file; give a folder",), _w(W)),
     Mistake("model and files", DEMO + "-S checkpoint.model=llama3_8b -S checkpoint.files=[10]",
-            ("model replaces files and model_bytes: set them to null, or model",)),
+            ("model replaces files and model_bytes: set files and model_bytes to null, or set model to null",)),
     Mistake("range of nothing", "dlio-hpc history --nodes many", ("found 'many'; use a whole number",)),
     Mistake("script that cannot run", "dlio-hpc record -o r -- ./train.py",
             ("cannot run ./train.py: Permission denied; write: dlio-hpc record -- python ./train.py",),
@@ -957,10 +955,10 @@ LINES = (
     Mistake("blanks in a list", DEMO + "-P reader.read_threads=1, 2", ("without blanks: -P reader.read_threads=1,2",)),
     Mistake("blanks in a list of nodes", DEMO + "-N 1, 2", ("without blanks: -N 1,2",)),
     Mistake("= after an option", "dlio-submit demo --site = local", ("without blanks: --site local",)),
-    Mistake("option before the verb", "dlio-hpc --runs X status", ("after the verb: dlio-hpc status --runs X",)),
-    Mistake("flag before the verb", "dlio-hpc --csv report JOB", ("after the verb: dlio-hpc report JOB --csv",)),
+    Mistake("option before the verb", "dlio-hpc --runs X status", ("after the command: dlio-hpc status --runs X",)),
+    Mistake("flag before the verb", "dlio-hpc --csv report JOB", ("after the command: dlio-hpc report JOB --csv",)),
     Mistake("option before a group", "dlio-hpc --archive X baseline list",
-            ("after the verb: dlio-hpc baseline list --archive X",)),
+            ("after the command: dlio-hpc baseline list --archive X",)),
     Mistake("workload and site as verbs", "dlio-hpc demo local", ("did you mean 'dlio-hpc submit demo -s local'?",)),
     Mistake("site as a verb", "dlio-hpc theta", ("did you mean 'dlio-hpc submit WORKLOAD -s theta'?",)),
     Mistake("site as an operand", "dlio-submit demo local", ("(local): a site is given by an option: -s local",)),
@@ -1082,13 +1080,13 @@ TARGETS = (
     Mistake("file of a folder that does not exist", "dlio-hpc history --openmetrics nowhere/dlio.prom",
             ("the folder nowhere does not exist; create it (mkdir -p)",)),
     Mistake("import into its source", "dlio-hpc import u.yaml -o ./u.yaml",
-            ("--output u.yaml is the file that is read, which is not written over; give another file",), IMPORTED),
+            ("--output u.yaml is also the input file, which is not overwritten; give another file",), IMPORTED),
     Mistake("page in place of criteria", "dlio-hpc accept done --criteria c.yaml --html c.yaml",
-            ("--html c.yaml is the file that is read",), _criteria("min_au: 1%")),
+            ("--html c.yaml is also the input file",), _criteria("min_au: 1%")),
     Mistake("page over notes", "dlio-hpc history --html notes.html",
             ("note: replaced notes.html, which was not written by dlio-hpc",), {"notes.html": "mine"}, 0),
     Mistake("name of a variable", "dlio-hpc install-site sw --env dlio-site=mycluster",
-            ("'dlio-site' cannot be the name of a variable", "'_', such as dlio_site")),
+            ("'dlio-site' is not a valid name of a variable", "'_', such as dlio_site")),
 )  # fmt: skip
 # Environment variables that set options.
 VARIABLES = (
@@ -1096,7 +1094,7 @@ VARIABLES = (
             ("note: the environment variable DLIO_HPC_ACOUNT has no effect", "did you mean 'DLIO_HPC_ACCOUNT'?"),
             code=0),
     Mistake("variable of nothing", "DLIO_HPC_COLOUR=never dlio-hpc check demo -s local --no-launch",
-            ("DLIO_HPC_COLOUR has no effect, because no option has this name; dlio-hpc VERB --help",), code=0),
+            ("DLIO_HPC_COLOUR has no effect, because no option has this name; dlio-hpc COMMAND --help",), code=0),
     Mistake("number in words", f"DLIO_HPC_NODES=two {DEMO}",
             ("Invalid value for the environment variable DLIO_HPC_NODES: found text 'two'; use whole numbers",)),
     Mistake("flag in words", f"DLIO_HPC_QUIET=perhaps {DEMO}",
@@ -1126,7 +1124,7 @@ OF_OTHER_VERBS = (
             ("dlio-hpc schema workload --text lists the keys",)),
     Mistake("key of a schema", "dlio-hpc schema workload reader.read_threads", ("grep -A3 KEY",)),
     Mistake("days as a number of jobs", "dlio-hpc history --last 30d",
-            ("found '30d'; use a whole number of at least 1; --last counts jobs; for days, use --since DAY",)),
+            ("found '30d'; use a whole number", "--last takes a number of jobs; for days, use --since DAY")),
     Mistake("day after the end of a month", "dlio-hpc history --since 2026-11-31",
             ("use a day such as 2026-11-30", "2026-11 has 30 days")),
     Mistake("verb of a document misspelt", "dlio-hpc schema --json-of darshen", ("did you mean 'darshan'?",)),
@@ -1137,8 +1135,10 @@ OF_OTHER_VERBS = (
     Mistake("directory after the jobs",
             "dlio-hpc mlperf-report done results --edition v3 --division closed --submitter anl --system lustre",
             ("done is a job", "dlio-hpc mlperf-report results done")),
-    Mistake("job to resume", "dlio-submit --resume done -s local --dry-run", ("done is a job and not a study",)),
-    Mistake("workload and job to resume", "dlio-submit demo --resume done", ("done is a job and not a study",)),
+    Mistake("job to resume", "dlio-submit --resume done -s local --dry-run",
+            ("--resume continues a study, but done is a job",)),
+    Mistake("workload and job to resume", "dlio-submit demo --resume done",
+            ("--resume continues a study, but done is a job",)),
     Mistake("no patience", "dlio-hpc check demo -s local --patience 0",
             ("'--patience': found '0'; use a time above 0",)),
 )  # fmt: skip
@@ -1164,7 +1164,7 @@ SYSTEM = (
     Mistake("criteria as a list", "dlio-hpc accept done --criteria c.yaml",
             ("criteria: found the list", "use a mapping, such as {busy: {min_au: 90%}}"),
             {"c.yaml": "name: c\ncriteria:\n- {min_au: 90%}\n"}),
-    Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; twice: a",),
+    Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; these occur twice: a",),
             _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4, "
                "columns: [{name: a, dtype: int8}, {name: a, dtype: int8}]}\n")),
     Mistake("range in a study", "dlio-submit --study s.yaml -s local --dry-run",

@@ -333,7 +333,7 @@ def test_columns_of_parquet(folder: Path) -> None:
     lines = "\n".join(imported.lines)
     assert "5 columns, 2164832 bytes" in lines
     assert "dataset.record_length: 2164832: ignored (the size of a sample follows from the columns)" in lines
-    assert "dataset.parquet.read_mode: row_group: ignored (row groups are read in any case)" in lines
+    assert "dataset.parquet.read_mode: row_group: ignored (row groups are read with any value of this key)" in lines
     assert max(map(len, imported.lines)) < 700
 
 
@@ -358,7 +358,10 @@ def test_columns_and_row_groups_that_are_read(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset.parquet.columns=[{name: a, dtype: string}]", "column a: dlio-hpc has no columns of type string"),
+        (
+            "dataset.parquet.columns=[{name: a, dtype: string}]",
+            "column a: dlio-hpc does not support columns of type string",
+        ),
         ("dataset.parquet.columns=[{name: a, size: 0}]", "column a: expected a size from 1, not 0"),
         ("dataset.parquet.columns=a", "expected a list of columns"),
         ("dataset.parquet.partition_by=a", "does not divide a dataset into folders"),
@@ -410,7 +413,7 @@ def test_checkpoints_of_a_large_model(tmp_path: Path, run: Run) -> None:
     assert (made.dataset.format, made.dataset.samples) == ("null", 4)
     assert made.compute.time.mean == pytest.approx(5)
     assert made.checkpoint.mode == "torch"
-    assert "MLPerf Storage's number of ranks is assumed, 64" in done.err
+    assert "the number of ranks of MLPerf Storage is assumed: 64" in done.err
     assert "| big | imported | checkpoints, 64 ranks, 911.2 GiB |" in run("dlio-hpc", "import", tmp_path).out
 
 
@@ -421,7 +424,7 @@ def test_checkpoints_of_a_large_model(tmp_path: Path, run: Run) -> None:
         ("model.parallelism.zero_stage=2", "dlio-hpc knows the stages 0, 1 and 3"),
         ("model.model_datatype=int4", "use one of: fp32, bf16, fp16"),
         ("checkpoint.num_checkpoints_write=0", "that the same run has written"),
-        ("model.layer_parameters=[1]", "have no counterpart"),
+        ("model.layer_parameters=[1]", "no key for the sizes of individual layers"),
         ("framework=tensorflow", "only PyTorch writes the files of each rank"),
         ("checkpoint.checkpoint_mechanism_classname=a.B", "a custom class"),
     ],
@@ -607,7 +610,7 @@ def test_sections_beside_the_section_workload_are_imported(folder: Path, run: Ru
     )
     assert "hydra.run.dir: x: ignored (an option of Hydra, not of the workload)" in lines
     assert any(
-        line.startswith("workload: approximated (imported together with the sections beside it") for line in lines
+        line.startswith("workload: approximated (imported together with the sections next to it") for line in lines
     )
     path.write_text("dataset: {num_files_train: 3}\nworkload: {dataset: {num_files_train: 4, format: npz}}\n")
     twice = run("dlio-hpc", "import", path)

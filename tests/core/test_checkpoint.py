@@ -167,7 +167,7 @@ def test_requests_in_any_order_with_gaps(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("{files: [1 KiB], model_bytes: 1 KiB}", "give either files or model_bytes"),
+        ("{files: [1 KiB], model_bytes: 1 KiB}", "files and model_bytes exclude each other"),
         ("{files: []}", "at least one file, and no empty files"),
         ("{files: [0]}", "at least one file, and no empty files"),
         ("{every_steps: 0}", "every_steps: found 0; use a whole number of at least 1"),
@@ -175,7 +175,7 @@ def test_requests_in_any_order_with_gaps(tmp_path: Path, monkeypatch: pytest.Mon
         ("{requests: [[0, 8]]}", "requests describe a checkpoint of one file that is not read back"),
         ("{files: [8], read_back: true, requests: [[0, 8]]}", "one file that is not read back"),
         ("{files: [8], requests: [[0, 4], [5, 4]]}", "requests go beyond the end of the file, which has 8 bytes"),
-        ("{files: [8], requests: [[0, 0]]}", "each of requests must have at least 1 byte"),
+        ("{files: [8], requests: [[0, 0]]}", "each request in requests must have at least 1 byte"),
     ],
 )
 def test_what_is_no_checkpoint(keys: str, message: str) -> None:

@@ -146,8 +146,8 @@ def test_a_job_writes_and_reads_through_a_framework(run: Run, tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ("direct: true", "direct: true cannot be combined with mode: {}"),
-        ("files: [8], requests: [[0, 8]]", "requests cannot be combined with mode: {}"),
+        ("direct: true", "direct=true cannot be combined with mode={}"),
+        ("files: [8], requests: [[0, 8]]", "requests cannot be combined with mode={}"),
     ],
 )
 def test_requests_of_ones_own_are_refused(name: str, keys: str, message: str) -> None:
@@ -157,7 +157,7 @@ def test_requests_of_ones_own_are_refused(name: str, keys: str, message: str) ->
 
 def test_keras_beside_workers_that_fork_is_refused() -> None:
     keys = ("checkpoint={mode: keras}", "reader.loader=pytorch")
-    with pytest.raises(ConfigError, match=r"set reader\.multiprocessing_context: spawn"):
+    with pytest.raises(ConfigError, match=r"set reader\.multiprocessing_context=spawn"):
         load("demo", keys)
     load("demo", (*keys, "reader.multiprocessing_context=spawn"))
 

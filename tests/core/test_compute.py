@@ -97,8 +97,8 @@ def test_a_time_may_be_a_number_or_a_spread() -> None:
     spread = load("demo", ("compute.time.distribution=gamma", "compute.time.stdev=5ms")).compute.time
     assert (spread.mean, spread.stdev, spread.distribution) == (0.1, 0.005, "gamma")
     for override, message in (
-        ("compute.time={mean: 1, distribution: normal}", "stdev is required for distribution: normal or gamma"),
-        ("compute.time={mean: 1, stdev: 1}", "stdev is required for distribution: normal or gamma"),
+        ("compute.time={mean: 1, distribution: normal}", "stdev is required for distribution=normal or gamma"),
+        ("compute.time={mean: 1, stdev: 1}", "stdev is required for distribution=normal or gamma"),
         ("compute.time={mean: 0, stdev: 1, distribution: gamma}", "needs a mean above 0 and a stdev"),
         ("compute.time={mean: 1, stdev: 1e-200, distribution: gamma}", "a stdev of 1/1000 to 1000 times the mean"),
         ("compute.time.distribution=cauchy", "use one of: constant, normal, gamma, exponential"),

@@ -69,13 +69,13 @@ def test_the_cost_counts_the_passes(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         (("evaluation={}",), "evaluation: missing key 'files'|evaluation.*files"),
-        (("evaluation={files: 2, every_epochs: 5}",), "evaluation.every_epochs: no pass would follow"),
+        (("evaluation={files: 2, every_epochs: 5}",), "evaluation.every_epochs is larger than the number of epochs"),
         (("evaluation={files: 2}", "dataset.format=null"), "evaluation needs a dataset that is generated"),
         (
             ("evaluation={files: 2}", "dataset.file_access=shared", "dataset.files=1"),
-            "evaluation needs a dataset that is generated, with file_access: multi",
+            "evaluation needs a dataset that is generated, with file_access=multi",
         ),
-        (("evaluation={files: 2}", "reader.load=memory"), "evaluation needs load: on_demand"),
+        (("evaluation={files: 2}", "reader.load=memory"), "evaluation needs load=on_demand"),
     ],
 )
 def test_workloads_without_passes_are_refused(settings: tuple[str, ...], message: str) -> None:

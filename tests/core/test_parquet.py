@@ -306,20 +306,20 @@ def test_the_size_of_a_sample_follows_from_its_columns() -> None:
         ({"dataset__columns": ["int16"]}, "columns"),
         ({"dataset__columns": []}, "columns"),
         ({"dataset__columns": None, "dataset__sample": {"shape": [3], "dtype": "int16"}}, "stores int16 in four bytes"),
-        ({"dataset__compression": "gzip"}, "compression: gzip needs format: hdf5"),
-        ({"dataset__format": "npz"}, "columns and row_group are for format: parquet"),
-        ({"dataset__existing": "*.parquet"}, "files of format: parquet cannot be read; set format to one of raw"),
+        ({"dataset__compression": "gzip"}, "compression=gzip needs format=hdf5"),
+        ({"dataset__format": "npz"}, "columns and row_group are only for format=parquet"),
+        ({"dataset__existing": "*.parquet"}, "files of format=parquet cannot be read; set format to one of raw"),
         (
             {"dataset__columns": [{"dtype": "float64", "size": 1 << 25}], "dataset__row_group": 8},
             "set row_group to at most 7",
         ),
-        ({"reader__mode": "framework", "reader__interleave": 2}, "a row group would be read for every sample"),
-        ({"reader__columns": ["x2"]}, "only columns of the dataset: x0, x1"),
-        ({"reader__columns": []}, "name at least one column"),
+        ({"reader__mode": "framework", "reader__interleave": 2}, "each sample would require reading a row group"),
+        ({"reader__columns": ["x2"]}, "columns of the dataset: x0, x1"),
+        ({"reader__columns": []}, "must name one or more columns"),
         ({"reader__mode": "framework", "reader__transfer_size": 4096}, "pyarrow chooses the request size"),
         (
             {"dataset__files": 1, "dataset__file_access": "shared", "reader__access": "collective"},
-            "format: parquet stores columns; set access: independent",
+            "format=parquet stores columns; set access=independent",
         ),
     ],
 )
@@ -353,7 +353,7 @@ def test_the_plan_says_how_often_row_groups_are_read(tmp_path: Path, keys: dict[
 
 
 def test_columns_need_parquet() -> None:
-    with pytest.raises(ValueError, match=r"reader\.columns: format: raw has no columns"):
+    with pytest.raises(ValueError, match=r"reader\.columns: format=raw has no columns"):
         Workload("w", Dataset("raw", 1, 1, Sample(bytes=Size(1))), reader=ReaderKeys(columns=("x",)))
 
 

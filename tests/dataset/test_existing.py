@@ -224,7 +224,7 @@ def test_arrays(tmp_path: Path, loader: LoaderName, kind: str, keys: dict[str, A
         assert made.dataset.sample.array_shape == (6, 25)
         _check_epochs(loader, made, tmp_path / "data", contents, 1)
     if "posix" not in modes:
-        with pytest.raises(ConfigError, match="mode: framework"):
+        with pytest.raises(ConfigError, match="mode=framework"):
             _refused(tmp_path, existing.unscanned(kind, "*", {"array": name}))
 
 
@@ -395,7 +395,7 @@ def test_arrays_of_different_samples_are_refused(tmp_path: Path) -> None:
     [
         ("csv", {}, "format: csv|sample.shape"),
         ("tfrecord", {"array": "x"}, "existing.array is for HDF5 and npz"),
-        ("tfrecord", {"sample_bytes": 3}, "existing.sample_bytes is for format: raw"),
+        ("tfrecord", {"sample_bytes": 3}, "existing.sample_bytes is for format=raw"),
     ],
 )
 def test_keys_that_do_not_fit(kind: str, keys: dict[str, Any], words: str) -> None:
@@ -435,7 +435,7 @@ def test_nothing_is_verified(tmp_path: Path) -> None:
     places = SampleLayout(made.dataset).of(np.arange(2, dtype=np.uint64))
     batch = Batch(places, np.zeros((2, made.dataset.largest), np.uint8), Tally())
     assert Verification(made, lambda number: "")(batch) == 0
-    with pytest.raises(ConfigError, match="set verify_content: none"):
+    with pytest.raises(ConfigError, match="set verify_content=none"):
         existing.unscanned("raw", "**", verify_content="all")
 
 

@@ -110,8 +110,8 @@ def test_a_size_that_is_too_small() -> None:
         ("{zero: 3}", "parallelism and zero divide a model; set model"),
         ("{model: llama3_8b, zero: 2}", "zero"),
         ("{direct: true, transfer_size: 1000}", "needs a transfer_size that is a multiple of 4096"),
-        ("{asynchronous: true, read_back: true}", "asynchronous: true cannot be combined with read_back"),
-        ("{verify: true}", "reorder and verify are for reading checkpoints; set reads"),
+        ("{asynchronous: true, read_back: true}", "asynchronous=true cannot be combined with read_back"),
+        ("{verify: true}", "reorder and verify have an effect only if checkpoints are read; set reads"),
         ("{writes: 3}", "checkpoint.writes is for workloads without a dataset"),
     ],
 )

@@ -144,8 +144,8 @@ def test_a_layout_as_options_of_setstripe(text: str, options: str) -> None:
         ("{pool: 'a b'}", "pool must be a name of at most 15"),
         ("{overstripe: true}", "overstripe needs a stripe_count"),
         ("{stripe_count: 2, components: [{}]}", "remove the other keys"),
-        ("{components: [{}, {}]}", "only the last component may have no end"),
-        ("{components: [{end: 4 MiB}, {end: 2 MiB}]}", "component ends must increase"),
+        ("{components: [{}, {}]}", "all components except the last need an end"),
+        ("{components: [{end: 4 MiB}, {end: 2 MiB}]}", "the ends of components must increase"),
         ("{components: [{end: 4 MiB}, {end: 8 MiB, mdt: true}]}", "only the first component"),
         ("{components: [{end: 1 MiB, stripe_size: 4 MiB}]}", "is not a multiple of stripe_size"),
         ("{components: [{mdt: true}]}", "a component on the metadata server needs an end"),
@@ -383,7 +383,7 @@ def test_a_slow_storage_target_is_named(run: Run, small: Path, tmp_path: Path) -
     assert slowest["ratio"] < 0.05 < others[0]["ratio"], "the others differ as short reads do"
     assert len(others) == 5
     shown = " ".join(machine.run("dlio-hpc", "report", done.json["study"]).out.split())
-    assert f"Straggler below {machine.mount / 'new'}: OST {slow}," in shown
+    assert f"Straggler in {machine.mount / 'new'}: OST {slow}," in shown
 
 
 def test_a_layout_that_is_not_as_asked_spoils_its_own_points_alone(run: Run, small: Path, tmp_path: Path) -> None:

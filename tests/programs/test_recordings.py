@@ -974,7 +974,7 @@ def test_a_recording_is_characterized_by_the_verb(tmp_path: Path) -> None:
     assert "(recording)" in done.stdout
     refused = subprocess.run([*command, "--only=x"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "--only selects files of logs" in refused.stderr
+    assert "--only selects files in logs" in refused.stderr
 
 
 def test_a_program_that_reads_its_own_files_alone_has_no_dataset(tmp_path: Path) -> None:

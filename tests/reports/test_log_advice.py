@@ -57,7 +57,7 @@ def test_few_or_large_requests_are_no_finding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("traced", "speed", "start"), [
     (True, 8.5, "Half of the reads arrive at 8 GB/s or more, and no storage "), (True, 7.5, None),
-    (False, 12.5, "A rank reads 12 GB/s in the mean, and no storage "), (False, 11.5, None),
+    (False, 12.5, "A rank reads 12 GB/s on average, and no storage "), (False, 11.5, None),
 ])  # fmt: skip
 def test_no_storage_serves_a_process_at_the_speed_of_memory(
     tmp_path: Path, traced: bool, speed: float, start: str | None

@@ -360,7 +360,9 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
     assert content["findings"][0]["comparisons"] == ()
     step = content["findings"][0]["scalings"][0]["steps"][-1]
     assert (step["low"], step["high"]) == (last.low, last.high)
-    jobs = "All repeats of a scale ran in one job; jobs are assumed to differ by 5 %; submit on several nights"
+    jobs = (
+        "All repeats of a number of ranks ran in one job; jobs are assumed to differ by 5 %; submit on several nights"
+    )
     assert jobs in " ".join(_shown(report).split())
     assert jobs in caption
     sd = scaling.noise.sd
@@ -379,7 +381,7 @@ def test_several_jobs_of_a_scale_show_how_much_jobs_differ(tmp_path: Path) -> No
     (curve,) = report.findings[0].scalings
     assert (curve.between_jobs.df, curve.between_jobs.is_assumed) == (2, False)
     assert curve.between_jobs.sd == pytest.approx(0.07, abs=0.005)
-    assert "Jobs of a scale differ by 7" in " ".join(_shown(report).split())
+    assert "Jobs with the same number of ranks differ by 7" in " ".join(_shown(report).split())
     assert curve.steps[1].speed_up == pytest.approx(np.sqrt(200.5 * 181.5 / (100.5 * 110.5)))
 
 

@@ -11,9 +11,9 @@ from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 
 _DIFFERENCES = {
-    "npy": "a file is its bytes, without the header of NumPy",
-    "jpeg": "a file is its bytes, read in requests of 64 KiB as Pillow does",
-    "png": "a file is its bytes, read in requests of 64 KiB as Pillow does",
+    "npy": "a file consists of the bytes of its samples, without the header of NumPy",
+    "jpeg": "a file consists of the bytes of its sample, which are read in requests of 64 KiB, as by Pillow",
+    "png": "a file consists of the bytes of its sample, which are read in requests of 64 KiB, as by Pillow",
     "indexed_binary": "samples at their offsets; the indexes of all files are one auxiliary file",
 }
 # Bytes of a file per pixel, for the random images that dlio_benchmark generates (measured with Pillow 13, 1000 x 1000).
@@ -48,7 +48,10 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
         yield Fact("dataset.compression", "ignored", f"dlio_benchmark {REVISION} writes plain files here")
     if source["dataset.num_subfolders_train"] > 1:
         yield Fact("dataset.num_subfolders_train", "approximated", "all files are in one folder")
-    is_trained, text = source["workflow.train"], "generates only: submit with --generate only"
+    is_trained, text = (
+        source["workflow.train"],
+        ("this workload only generates the dataset: submit it with --generate only"),
+    )
     yield Fact("workflow.train", "mapped" if is_trained else "approximated", "" if is_trained else text)
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")
 
@@ -65,7 +68,7 @@ def _layout(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _several(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the facts that change if a file has several samples."""
+    """Yield the facts that depend on whether a file has several samples."""
     key = "dataset.num_samples_per_file"
     yield Fact(
         key, "approximated",
@@ -79,8 +82,8 @@ def _several(source: SourceWorkload) -> Iterator[Fact]:
 def _index(source: SourceWorkload) -> Fact:
     """Return the auxiliary file that emulates the indexes of dlio_benchmark. Each file has two indexes, of offsets and
     of sizes, with 8 bytes for each sample. At the start of an epoch, each thread of a rank reads the indexes of all
-    files of the rank. If all ranks share a single file, each rank reads its indexes. If there are several files, rank 0
-    reads the indexes of all ranks, because the number of ranks is not known.
+    files of the rank. If all ranks share a single file, each rank reads the indexes of this file. If there are several
+    files, rank 0 reads the indexes of all ranks, because the number of ranks is not known.
     """
     files, samples = source["dataset.num_files_train"], source["dataset.num_samples_per_file"]
     threads, entries = max(1, source["reader.read_threads"]), 8 * samples
@@ -93,8 +96,9 @@ def _index(source: SourceWorkload) -> Fact:
 
 
 def _sample(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the size of a sample. Without record_dims, the generator of dlio_benchmark writes a square array whose side
-    is the root of record_length_bytes, rounded down. The deviations of its two sides are independent.
+    """Yield the size of a sample. Without record_dims, the generator of dlio_benchmark writes a square array. The side
+    of the square is the square root of record_length_bytes, rounded down. The deviations of its two sides are
+    independent.
     """
     kind, length = source["dataset.format"], source["dataset.record_length_bytes"]
     dims, element = source["dataset.record_dims"], source["dataset.record_element_type"]
@@ -112,7 +116,7 @@ def _sample(source: SourceWorkload) -> Iterator[Fact]:
         yield Fact("dataset.record_element_type", "mapped", "", "dataset.sample.dtype", element)
     elif kind == "csv":
         values = -(-int(math.prod(shape) * _TEXT_BYTES) // 10)
-        text = f"as many bytes of text: {math.prod(shape)} values of {_TEXT_BYTES} bytes on average"
+        text = f"the text has as many bytes: {math.prod(shape)} values of {_TEXT_BYTES} bytes on average"
         yield Fact(key, "approximated", text, "dataset.sample.shape", [values])
     else:
         factor = _IMAGE_BYTES.get(kind, 1)
@@ -137,7 +141,9 @@ def _is_sample_type(element: str) -> bool:
 
 
 def _stdev(source: SourceWorkload, side: int, item: float) -> Fact:
-    """Return the standard deviation of the product of two sides, each of which is normally spread around `side`."""
+    """Return the standard deviation of the product of two sides. Each side is normally distributed with the mean
+    `side`.
+    """
     key = "dataset.record_length_bytes_stdev"
     spread = source[key] / 2 / math.sqrt(source["dataset.record_length_bytes"])
     stdev = max(1, round(math.sqrt(2 * side**2 * spread**2 + spread**4) * item))
@@ -149,7 +155,9 @@ def _stdev(source: SourceWorkload, side: int, item: float) -> Fact:
 
 
 def _record_bytes(size: int) -> int:
-    """Return the bytes of a tf.train.Example with the features image, of `size` bytes, and size, a number."""
+    """Return the number of bytes of a tf.train.Example with two features: `image` has `size` bytes, and `size` is a
+    number.
+    """
 
     def field(length: int) -> int:
         return 1 + _varint_bytes(length) + length
@@ -172,7 +180,7 @@ def _chunks(source: SourceWorkload) -> Iterator[Fact]:
     if chunk:
         shape = list(natural_numbers(source, "dataset.hdf5.chunk_dims"))
         if source["dataset.record_length_bytes_stdev"]:
-            raise source.refused("dataset.hdf5.chunk_dims", "dlio-hpc has no chunks of this form if sizes vary")
+            raise source.refused("dataset.hdf5.chunk_dims", "dlio-hpc supports no chunks of this shape if sizes vary")
         yield Fact("dataset.hdf5.chunk_dims", "mapped", "", "dataset.chunk.shape", shape)
         yield Fact("dataset.hdf5.max_shape", "ignored", "changes the header of the files only")
         return

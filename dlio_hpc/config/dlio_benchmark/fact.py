@@ -8,8 +8,8 @@ Fate = Literal["mapped", "approximated", "ignored", "left out"]
 
 
 class Fact(NamedTuple):
-    """Outcome of the import for a key of dlio_benchmark. target, value: key of dlio-hpc that is set, and its value; ""
-    for none. text: explanation, which may be empty.
+    """Outcome of the import for a key of dlio_benchmark. target: key of dlio-hpc that the import sets; "" if it sets
+    none. value: value of this key. text: explanation, which may be empty.
     """
 
     key: str

@@ -12,7 +12,7 @@ from dlio_hpc.config.dlio_benchmark.source import HYDRA, SourceWorkload, hint_of
 
 
 class Imported(NamedTuple):
-    """A workload that was converted, with the facts about its keys."""
+    """A converted workload, and the facts about its keys."""
 
     source: SourceWorkload
     facts: tuple[Fact, ...]
@@ -43,7 +43,7 @@ class Imported(NamedTuple):
         return tuple(line(self.source, fact) for fact in self.facts if self.is_reported(fact))
 
     def is_reported(self, fact: Fact) -> bool:
-        """Return whether the user is told about the fact. This is so if the file sets its key, or if it changes
+        """Return whether the fact is reported to the user: the file sets the key of the fact, or the fact changes
         requests.
         """
         return fact.key in self.source.values or fact.fate not in _QUIET
@@ -60,7 +60,7 @@ class Imported(NamedTuple):
 
     @property
     def differences(self) -> str:
-        """The keys of the notes, by their outcome."""
+        """The keys that `notes` names, grouped by their outcome."""
         keys: dict[str, dict[str, None]] = {}
         for fact in self.facts:
             if fact.fate not in _QUIET:
@@ -120,7 +120,10 @@ def converted(source: SourceWorkload) -> Imported:
         )
     if source.outside:
         names = ", ".join(source.outside)
-        reason = f"imported together with the sections beside it ({names}); dlio_benchmark reads only one of the two"
+        reason = (
+            f"imported together with the sections next to it ({names}); dlio_benchmark itself reads "
+            "either the section workload or these sections"
+        )
         facts.append(Fact("workload", "approximated", reason))
     return Imported(source, tuple(facts))
 
@@ -134,7 +137,11 @@ def _without_effect(source: SourceWorkload, key: str) -> Fact:
         reason = f"{switch} is False" if switch and not source[switch] else "no effect in this workload"
         return Fact(key, "ignored", KEYS[key].without_effect or reason)
     if key == "defaults" and source.values[key] != ["_self_"]:
-        return Fact(key, "left out", "keys of the files that Hydra adds here are not read; give the composed file")
+        return Fact(
+            key,
+            "left out",
+            "Hydra adds other files here, whose keys are not imported; give the file that Hydra composes",
+        )
     if key.partition(".")[0] in HYDRA:
         return Fact(key, "ignored", "an option of Hydra, not of the workload")
     return Fact(key, "ignored", f"{hint_of(key)}dlio_benchmark {REVISION} has no such key")

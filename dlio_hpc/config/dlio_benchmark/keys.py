@@ -1,5 +1,5 @@
-"""The keys of a workload file of dlio_benchmark, as its revision e1919d7 (June 2026) reads them. This revision has no
-Parquet: the keys `dataset.parquet` are those of the version that MLPerf Storage v3.0 uses.
+"""The keys of a workload file of dlio_benchmark, as its revision e1919d7 (June 2026) reads them. This revision does not
+support Parquet. The keys `dataset.parquet` are from the version that MLPerf Storage v3.0 uses.
 """
 
 from typing import Literal, NamedTuple
@@ -24,7 +24,7 @@ _MEMORY = "affects memory, not requests to the storage"
 _UNUSED = f"dlio_benchmark {REVISION} reads this key but does not use it"
 _REPORT = "affects reports of dlio_benchmark only"
 _CREDENTIALS = "for object storage only"
-_ALONE = "only for runs that do nothing but checkpoints"
+_ALONE = "only for runs that only write and read checkpoints"
 _CUSTOM = "only for custom classes"
 
 # Keys of parts that a workload may leave out, with the key that turns the part on.
@@ -53,7 +53,7 @@ KEYS: dict[str, SourceKey] = {
     "dataset.parquet.columns": SourceKey("any", None),
     "dataset.parquet.row_group_size": SourceKey("count", 1024),
     "dataset.parquet.generation_batch_size": SourceKey("count", 0),
-    "dataset.parquet.read_mode": SourceKey("text", "", "row groups are read in any case"),
+    "dataset.parquet.read_mode": SourceKey("text", "", "row groups are read with any value of this key"),
     "dataset.parquet.partition_by": SourceKey("text", ""),
     "dataset.num_subfolders_train": SourceKey("count", 0),
     "dataset.num_files_eval": SourceKey("count", 0),

@@ -42,10 +42,7 @@ def _check(source: SourceWorkload) -> None:
     predefined = ("model.layer_parameters", "model.optimization_groups")
     custom = "checkpoint.checkpoint_mechanism_classname"
     rules: tuple[tuple[bool, str, str], ...] = (
-        *(
-            (bool(source[key]), key, "sizes of layers that are given one by one have no counterpart")
-            for key in predefined
-        ),
+        *((bool(source[key]), key, "dlio-hpc has no key for the sizes of individual layers") for key in predefined),
         (bool(source[custom]), custom, "the requests of a custom class are unknown; remove the key"),
         (int(source["model.num_layers"]) < 1, "model.num_layers", "expected the number of layers of a transformer"),
         (source["framework"] != "pytorch", "framework", "only PyTorch writes the files of each rank"),
@@ -88,7 +85,7 @@ def _division(source: SourceWorkload, model: Model) -> Iterator[Fact]:
     known = _known(model, tensor, pipeline)
     if known is None:
         raise source.refused(key, f"{_RANKS}; set ++workload.model.parallelism.data to the number of replicas")
-    text = f"{_RANKS}; MLPerf Storage's number of ranks is assumed, {known.parallelism.ranks}"
+    text = f"{_RANKS}; the number of ranks of MLPerf Storage is assumed: {known.parallelism.ranks}"
     yield Fact(key, "approximated", text, "checkpoint.parallelism.data", known.parallelism.data)
 
 
@@ -111,7 +108,7 @@ def _phases(source: SourceWorkload) -> Iterator[Fact]:
     yield Fact("checkpoint.num_checkpoints_write", "mapped", "", "checkpoint.writes", writes)
     yield Fact("checkpoint.num_checkpoints_read", "mapped", "", "checkpoint.reads", max(0, reads))
     folder = "checkpoint.checkpoint_folder"
-    yield Fact(folder, "mapped", "each checkpoint has files of its own", "checkpoint.keep", writes)
+    yield Fact(folder, "mapped", "each checkpoint has its own files", "checkpoint.keep", writes)
     pause = max(0.0, float(source["checkpoint.time_between_checkpoints"]))
     yield Fact("checkpoint.time_between_checkpoints", "mapped", "", "compute.time.mean", pause)
     if reads > 0:

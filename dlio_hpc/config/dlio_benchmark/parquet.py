@@ -20,13 +20,13 @@ class SourceColumn(NamedTuple):
 
     @property
     def target(self) -> dict[str, Any]:
-        """The column as dlio-hpc writes it."""
+        """The column in the form of the key dataset.columns of dlio-hpc."""
         size = {} if self.size == 1 else {"size": self.size}
         return {"name": self.name, "dtype": self.dtype, **size}
 
 
 def columns(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the facts about the columns. Raise ConfigError for columns that dlio-hpc does not have."""
+    """Yield the facts about the columns. Raise ConfigError for types of columns that dlio-hpc does not support."""
     listed = _listed(source)
     total = sum(column.size * COLUMN_BYTES[column.dtype] for column in listed)
     text = f"{len(listed)} columns, {total} bytes"
@@ -56,7 +56,7 @@ def _column(source: SourceWorkload, item: object) -> SourceColumn:
     dtype = "float32" if dtype == "list" else dtype
     if dtype not in COLUMN_BYTES:
         raise source.refused(
-            f"{_COLUMNS}", f"column {name}: dlio-hpc has no columns of type {dtype}; use one of: "
+            f"{_COLUMNS}", f"column {name}: dlio-hpc does not support columns of type {dtype}; use one of: "
             f"{', '.join(COLUMN_BYTES)}"
         )  # fmt: skip
     if type(size) is not int or size < 1:
@@ -73,7 +73,9 @@ def row_groups(source: SourceWorkload) -> Iterator[Fact]:
     if not 0 < batch < samples:
         yield Fact(key, "mapped", "", "dataset.row_group", samples)
         if batch > samples and batch % samples:
-            yield Fact(batch_key, "approximated", "the last row group of a batch has no fewer samples than others")
+            yield Fact(
+                batch_key, "approximated", "in dlio-hpc, the last row group of a batch is as large as the others"
+            )
     else:
         yield Fact(batch_key, "mapped", "a row group is no larger than a batch", "dataset.row_group", batch)
         yield Fact(key, "ignored", f"see {batch_key}")

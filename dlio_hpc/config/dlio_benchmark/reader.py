@@ -26,15 +26,15 @@ def reader(source: SourceWorkload) -> Iterator[Fact]:
     given = bool(source["reader.data_loader"])
     text = "" if given else "the loader of the framework"
     if loader == "dali":
-        text = "threads of dlio-hpc read as the Python readers under DALI"
+        text = "threads of dlio-hpc make the requests of the Python readers under DALI"
     fate: Fate = "approximated" if loader == "dali" else "mapped"
     yield Fact("reader.data_loader" if given else "framework", fate, text, "reader.loader", LOADERS[loader])
     yield Fact("framework", "mapped", "see reader.loader")
     yield from _mode(source)
     yield from _resized(source)
     yield Fact("reader.batch_size", "mapped", "", "reader.batch_size", source["reader.batch_size"])
-    yield Fact("reader.read_threads", "mapped", "0 is the rank itself" if not threads else "", "reader.read_threads",
-               max(1, threads))  # fmt: skip
+    text = "" if threads else "with 0, the rank itself reads"
+    yield Fact("reader.read_threads", "mapped", text, "reader.read_threads", max(1, threads))
     yield _prefetch(loader, threads, ahead)
     if format_of(source) == "tfrecord":
         yield Fact("reader.computation_threads", "mapped", "calls that parse batches", "reader.preprocess_threads",
@@ -52,7 +52,7 @@ def reader(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _mode(source: SourceWorkload) -> Iterator[Fact]:
-    """Yield the facts about the mode of reading, and the size of requests."""
+    """Yield the facts about the reader's mode and about the size of its requests."""
     kind, size = source["dataset.format"], source["reader.transfer_size"]
     if format_of(source) == "null":
         return
@@ -93,8 +93,8 @@ def _resized(source: SourceWorkload) -> Iterator[Fact]:
 
 
 def _prefetch(loader: str, threads: int, ahead: int) -> Fact:
-    """Return the number of batches that are read ahead. Each worker of PyTorch reads at least one batch ahead, and two
-    if the key is 0.
+    """Return the number of batches that are read ahead. Each worker of PyTorch reads at least one batch ahead. If the
+    key is 0, each worker reads two batches ahead.
     """
     key = "reader.prefetch_size"
     if loader != "pytorch":
@@ -114,9 +114,11 @@ def order(source: SourceWorkload) -> Iterator[Fact]:
     asked = [key for key in keys if _shuffles(source, key)]
     is_tfrecord, is_tensorflow = format_of(source) == "tfrecord", loader_of(source) == "tensorflow"
     for key, target in keys.items():
-        text = f"as the key asks; dlio_benchmark {REVISION} itself reads in the order of files: -S {target}=false"
+        text = (
+            f"as the key says; dlio_benchmark {REVISION} itself reads in the order of files, as with -S {target}=false"
+        )
         if key not in asked:
-            yield Fact(key, "mapped", "no shuffling is the default")
+            yield Fact(key, "mapped", "by default, nothing is shuffled")
         elif key == "reader.sample_shuffle" and is_tfrecord:
             yield Fact(key, "ignored", "shuffles in memory; a file is read from its beginning")
         elif key == "reader.file_shuffle" and is_tensorflow and not is_tfrecord:

@@ -40,7 +40,7 @@ def check(source: SourceWorkload) -> None:
         (
             loader not in LOADERS,
             "reader.data_loader",
-            f"the requests of this loader are its own; use one of: {', '.join(LOADERS)}",
+            f"dlio-hpc does not know the requests of this loader; use one of: {', '.join(LOADERS)}",
         ),
         (
             {source["framework"], loader} == {"tensorflow", "pytorch"} or (kind == "tfrecord" and loader == "pytorch"),

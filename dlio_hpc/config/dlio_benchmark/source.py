@@ -30,8 +30,9 @@ _FLAGS = {"false": False, "off": False, "no": False, "true": True, "on": True, "
 
 
 class SourceWorkload(Struct, frozen=True):
-    """Keys of a workload file, with dots, and their values. path: the file. overrides: options that changed values.
-    old: names of keys in the file, if the keys have a new name. outside: sections next to the section `workload`.
+    """Keys of a workload file in dotted form, and their values. path: path of the file. overrides: options that changed
+    values. old: for each key that has been renamed, the old name that the file uses. outside: names of the sections
+    next to the section `workload`.
     """
 
     path: Path
@@ -47,12 +48,12 @@ class SourceWorkload(Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Path and options, for messages."""
+        """Path of the file and overrides, for messages."""
         return " ".join((str(self.path), *self.overrides))
 
     @property
     def command(self) -> str:
-        """Command that imports the file from its folder."""
+        """Command that imports the file, to be run in the folder of the file."""
         return " ".join(("dlio-hpc import", self.path.name, *self.overrides))
 
     def __getitem__(self, key: str) -> Any:
@@ -104,7 +105,7 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
         raise ConfigError(f"{path}: not a workload of dlio_benchmark, which has keys such as dataset, reader and train")
     if _OWN & data.keys() and not _FOREIGN & data.keys():
         raise ConfigError(
-            f"{path}: this is a workload of dlio-hpc already, so there is nothing to import; run it: dlio-submit {path}"
+            f"{path}: already a workload of dlio-hpc; there is nothing to import. Run it: dlio-submit {path}"
         )
     for override in overrides:
         _apply(data, override)
@@ -137,20 +138,20 @@ def _one_level(data: dict[str, Any], path: Path) -> tuple[dict[str, Any], tuple[
 
 
 def _check_names(path: Path, values: dict[str, Any]) -> None:
-    """Raise ConfigError if most keys of a file are not those of a workload of dlio_benchmark."""
+    """Raise ConfigError if dlio_benchmark does not know most keys of a file."""
     names = [key for key in values if key.partition(".")[0] not in HYDRA]
     unknown = [key for key in names if not is_known(key)]
     if names and 2 * len(unknown) >= len(names):
         keys = ", ".join(f"{key} ({hint.strip()})" if (hint := hint_of(key)) else key for key in unknown[:_NAMED])
         more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
         raise ConfigError(
-            f"{path}: not a workload of dlio_benchmark, which has no such keys: {keys}{more}; that is "
-            f"{len(unknown)} of {len(names)} keys. Correct or remove them"
+            f"{path}: not a workload of dlio_benchmark: {len(unknown)} of {len(names)} keys are unknown: "
+            f"{keys}{more}. Correct or remove them"
         )
 
 
 def is_known(key: str) -> bool:
-    """Return whether dlio_benchmark has a key with this current or former name."""
+    """Return whether dlio_benchmark has a key with this name, or had a key with this name in an earlier version."""
     return key in OLD_NAMES or (f"reader.{key[12:]}" if key.startswith("data_reader.") else key) in KEYS
 
 
@@ -210,7 +211,7 @@ def _names_below(data: dict[str, Any], key: str) -> list[str]:
 
 
 def _flat(data: dict[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys with dots, and their values. A mapping is not split if it is the value of a known key."""
+    """Yield keys in dotted form, and their values. A mapping that is the value of a known key stays whole."""
     for key, value in data.items():
         path = f"{section}{key}"
         if isinstance(value, dict) and path not in KEYS and (value or path in _sections()):

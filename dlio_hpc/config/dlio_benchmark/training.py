@@ -39,7 +39,7 @@ _DISTRIBUTIONS: dict[str, tuple[tuple[str, ...], Callable[..., RandomTime]]] = {
 
 
 def _random_time(source: SourceWorkload, key: str) -> RandomTime:
-    """Return the distribution of a time, as dlio_benchmark reads it: a number, or a mapping."""
+    """Return the distribution of a time. In dlio_benchmark, the time is a number or a mapping."""
     value, stdev = source[key], source[f"{key}_stdev"]
     given = dict(value) if isinstance(value, dict) else {"mean": value}
     if stdev is not None:
@@ -76,7 +76,7 @@ def _preprocessing(source: SourceWorkload) -> Iterator[Fact]:
         yield Fact(key, "ignored", f"dlio_benchmark does not preprocess {source['dataset.format']}")
     elif time.mean:
         is_constant = time.distribution == "constant"
-        text = "" if is_constant else "each sample takes the mean"
+        text = "" if is_constant else "preprocessing each sample takes the mean time"
         yield Fact(key, "mapped" if is_constant else "approximated", text, "reader.preprocess_time", time.mean)
 
 
@@ -116,7 +116,7 @@ def checkpoint(source: SourceWorkload) -> Iterator[Fact]:
         return
     times = (epochs - first) // max(1, between) + 1
     if times != epochs:
-        text = f"one after each of {epochs} epochs; dlio_benchmark writes {times}"
+        text = f"a checkpoint after each of {epochs} epochs; dlio_benchmark writes {times} checkpoints"
         yield Fact("checkpoint.checkpoint_after_epoch", "approximated", text)
         yield Fact("checkpoint.epochs_between_checkpoints", "ignored", "see checkpoint_after_epoch")
     else:
@@ -139,7 +139,9 @@ _EVALUATION = ("dataset.num_files_eval", "dataset.num_subfolders_eval", "reader.
 
 
 def _passes(source: SourceWorkload, files: int, between: int) -> Iterator[Fact]:
-    """Yield the facts about evaluation passes. files: number of their files. between: epochs between two passes."""
+    """Yield the facts about evaluation passes. files: number of files that a pass reads. between: number of epochs
+    between two passes.
+    """
     yield Fact("workflow.evaluation", "mapped", "a second dataset is read between epochs")
     yield Fact("dataset.num_files_eval", "mapped", "", "evaluation.files", files)
     if "dataset.num_subfolders_eval" in source.values:
@@ -154,7 +156,7 @@ def _passes(source: SourceWorkload, files: int, between: int) -> Iterator[Fact]:
         yield Fact("evaluation.eval_time_stdev", fate, "", "evaluation.time.stdev", time.stdev)
     yield Fact("evaluation.epochs_between_evals", "mapped", "", "evaluation.every_epochs", max(1, between))
     if (after := source["evaluation.eval_after_epoch"]) == between:
-        yield Fact("evaluation.eval_after_epoch", "mapped", "the first pass comes after the same number of epochs")
+        yield Fact("evaluation.eval_after_epoch", "mapped", "the first pass is after the same number of epochs")
     else:
         text = f"the first pass follows epoch {max(1, between)}, not {after}"
         yield Fact("evaluation.eval_after_epoch", "approximated", text)

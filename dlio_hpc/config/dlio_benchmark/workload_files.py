@@ -36,8 +36,8 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def _folder(name: str = f"{PREFIX}NAME") -> Path:
-    """Return the folder that DLIO_HPC_DLIO_CONFIGS names, otherwise that of the installed package. Raise ConfigError if
-    there is none. name: name that the user gave, for the message.
+    """Return the folder that DLIO_HPC_DLIO_CONFIGS names or, if it is not set, the folder in the installed package.
+    Raise ConfigError if there is none. name: name that the user gave, for the message.
     """
     named = os.environ.get(VARIABLE)
     if named:

@@ -21,7 +21,7 @@ _HEAD, _ROW = 0.75, 0.95
 _GOOD, _BAD = "#00734f", "#b3261e"
 _CAPTION = (
     "Points: runs; bar: the value that is judged, usually the level over the nights, with its 96 % interval; dashed: "
-    "the limit. On its red side, the limit is not met."
+    "the limit. In the red area, the limit is not met."
 )
 
 

@@ -32,7 +32,9 @@ def calls(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def order(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw where requests start: where the rank's request to the file before ended, further on, or before that."""
+    """Draw where requests start, relative to the end of the rank's previous request to the same file: at this end,
+    behind it, or before it.
+    """
     if not view.orders:
         return "The order of requests was not recorded.", ""
     figure, (axes,) = canvas.sheet(view, title, NARROW, 3.0)
@@ -51,4 +53,8 @@ def order(view: View, title: str) -> tuple[Figure | str, str]:
         f"{one.kind}s: {', '.join(f'{share:.0%} {where}' for share, (_, _, where) in zip(row, _ORDER, strict=True))}"
         for one, row in zip(view.orders, parts, strict=True)
     )
-    return figure, f"Start of a request to a file: {'; '.join(texts)}. The first request to a file is in the last part."
+    return (
+        figure,
+        f"Start of a request, relative to the end of the previous request to the same file: {'; '.join(texts)}. "
+        "The first request to a file is in the last part.",
+    )

@@ -110,7 +110,7 @@ def printable(text: str, most: int) -> str:
 
 
 def legend(axes: Axes, markerscale: float = 2) -> None:
-    """Draw the legend above the axes and beside the title, where it covers no data."""
+    """Draw the legend above the axes and next to the title, where the legend covers no data."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         across, where = len(labels), (1.0, 1.0)
@@ -118,7 +118,7 @@ def legend(axes: Axes, markerscale: float = 2) -> None:
 
 
 def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], label: str) -> None:
-    """Draw a filled step curve over bins. Its colour is so light that an area behind it stays visible."""
+    """Draw a filled step curve over bins, in a colour so light that an area behind the curve stays visible."""
     colour = COLOURS[label]
     axes.stairs(heights, edges, fill=True, facecolor=f"{colour}66", edgecolor=colour, linewidth=0.8, label=label)
 
@@ -164,8 +164,8 @@ def count_scale(axes: Axes, counts: npt.NDArray[np.number], label: str) -> None:
 
 
 def log_bytes(axes: Axes, least: float, most: float) -> None:
-    """Make the x axis logarithmic from `least` to `most` bytes, with ticks at powers of two. It covers at least four
-    octaves.
+    """Make the x axis logarithmic from `least` to `most` bytes, with ticks at powers of two. The axis covers at least
+    four powers of two.
     """
     low, high = _at_least(np.log2(least), np.log2(most), 4)
     _log_x(axes, 2, low, high)
@@ -175,8 +175,8 @@ def log_bytes(axes: Axes, least: float, most: float) -> None:
 
 
 def log_seconds(axes: Axes, least: float, most: float) -> None:
-    """Make the x axis logarithmic from `least` to `most` seconds, with ticks at powers of ten. It covers at least two
-    decades.
+    """Make the x axis logarithmic from `least` to `most` seconds, with ticks at powers of ten. The axis covers at least
+    two powers of ten.
     """
     low, high = _at_least(np.log10(least), np.log10(most), 2)
     _log_x(axes, 10, low, high)

@@ -38,8 +38,8 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _half(edges: Floats, counts: Counts) -> str:
-    """Return the median size, as the start of its bin and the width of the bin. Sizes are often powers of two, at which
-    bins start.
+    """Return the median size as text: the start of its bin, and the width of the bin. Bins start at powers of two,
+    because sizes are often powers of two.
     """
     at = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
     width = float(edges[at + 1] / edges[at]) - 1
@@ -189,8 +189,8 @@ def _on(host: str) -> str:
 
 
 def _kinds(histogram: Histogram) -> dict[str, Counts]:
-    """Return two items: "read" with the counts of reads, and "written" with the counts of writes. An item without
-    requests is left out.
+    """Return the counts of requests by kind: "read" with the counts of reads, and "written" with the counts of writes.
+    A kind without requests is left out.
     """
     return {kind: counts for kind, counts in (("read", histogram.reads), ("written", histogram.writes)) if counts.any()}
 

@@ -16,8 +16,8 @@ _MOST_TICKS = 14
 
 
 def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with rows x columns of axes. whose: source of the data, which is shown in the lower
-    right corner.
+    """Return a figure with `rows` x `columns` axes. whose: source of the data, which is shown in the lower right
+    corner.
     """
     figure = Figure(figsize=(WIDE, height), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)

@@ -63,8 +63,8 @@ def _of_verdict(verdict: Verdict) -> Picture:
 
 
 def _caption(verdict: Verdict) -> str:
-    """Return a legend. The report states the reason for the verdict."""
-    text = "Left: dots are repeats, bars their medians"
+    """Return a legend only; the reason for the verdict is in the text of the report."""
+    text = "Left: dots are repeats, bars are their medians"
     if verdict.low is not None:
         text += "; the vertical line is the 90 % interval of the ratio, multiplied by the reference's median"
     text += ". Right: each job's repeats and median"
@@ -158,7 +158,7 @@ def _nights(axes: Axes, history: Trend, metric: MetricName, band: Band | None, j
 
 
 def _levels(axes: Axes, history: Trend, scale: float) -> None:
-    """Draw the level of each stretch of nights between two changes."""
+    """Draw the level of each series of nights between two changes."""
     starts = [place for shift in history.shifts if (place := history.place(shift.since)) is not None]
     ends = sorted({0, *starts, len(history.nights)})
     for number, (begin, end) in enumerate(itertools.pairwise(ends) if starts else ()):

@@ -34,8 +34,8 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
 
 
 def draw(view: View) -> Iterator[Picture]:
-    """Yield the pictures in the order of the page. That of steps is left out if the run recorded no steps, and those of
-    calls if there is no log.
+    """Yield the pictures in the order of the page. If the run recorded no steps, the picture of steps is left out. If
+    there is no log, the pictures of calls are left out.
     """
     without = {"steps"} if view.steps is None else set()
     without |= set() if view.calls else {"calls", "order"}

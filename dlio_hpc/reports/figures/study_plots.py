@@ -114,8 +114,8 @@ def together(report: StudyReport) -> Iterator[Picture]:
 
 
 def pairs_plot(study: Study, results: tuple[PairedEffect, ...], title: str) -> tuple[Figure, str]:
-    """Draw a row of ratios B / A for each setting, the first setting at the top. B is better where the ratio is above
-    1. Return the figure and its caption.
+    """Draw a row of ratios B / A for each setting, the first setting at the top. A ratio above 1 means that B is
+    better. Return the figure and its caption.
     """
     figure, (axes,) = plots.sheet(title, f"{study.study} on {study.site.name}", 1.4 + 0.4 * len(results), 1)
     for row, result in enumerate(reversed(results)):
@@ -143,7 +143,7 @@ def pairs_plot(study: Study, results: tuple[PairedEffect, ...], title: str) -> t
 
 
 def _ratio_ticks(least: float, most: float) -> list[float]:
-    """Return the ticks of an axis of ratios. One of them is 1, which has no other tick near it."""
+    """Return the ticks of an axis of ratios. One tick is at 1; ticks close to 1 are left out."""
     near = np.log(most / least) / 12
     ticks = np.round(np.geomspace(least, most, 6), 2).tolist()
     return sorted({1.0, *(tick for tick in ticks if tick > 0 and abs(np.log(tick)) > near)})
@@ -172,8 +172,8 @@ def repeats_plot(finding: Finding, measured: Sequence[Measured], whose: str, tit
 
 def scaling_plot(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
     """Draw the speed-up and, below it, the efficiency, each with the line of linear scaling. The x axis shows numbers
-    of ranks if all curves start at the same number. Otherwise, it shows multiples of each curve's smallest number of
-    ranks. named: label and scaling of each curve.
+    of ranks if all curves start at the same number of ranks. Otherwise, the x axis shows multiples of the smallest
+    number of ranks of each curve. named: label and scaling of each curve.
     """
     figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
     drawn = named[: len(canvas.LINES)]
@@ -211,7 +211,7 @@ def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, n
 
 
 def setting(scaling: Scaling) -> str:
-    """Return the setting of a curve as text. If there is only one setting, return instead whether the scaling is strong
+    """Return the setting of a curve as text. If there is only one setting, the text says whether the scaling is strong
     or weak.
     """
     return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"

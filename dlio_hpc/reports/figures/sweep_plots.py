@@ -49,7 +49,7 @@ class PlottedPart(NamedTuple):
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
-        """Return which value a parameter has at a point, as an index into all values of the parameter. axis: the
+        """Return the value of a parameter at a point, as an index into all values of the parameter. axis: the
         parameter.
         """
         return self.study.points[point].places[axis.key]
@@ -76,7 +76,7 @@ def sweep(shown: PlottedPart, title: str) -> tuple[Figure, str]:
 
 
 def _legend(axes: Axes) -> None:
-    """Draw the legend with markers of the same size as in the plot."""
+    """Draw the legend. Its markers have the same size as in the plot."""
     canvas.legend(axes, markerscale=1.0)
 
 
@@ -167,7 +167,7 @@ def heat_map(shown: PlottedPart, title: str) -> tuple[Figure, str]:
     axes.set_xlim(0, len(across.labels))
     axes.set_ylim(0, len(up.labels))
     _legend(axes)
-    return figure, f"{_verdict(shown)} Medians of {METRICS[metric].noun}; the darker the better."
+    return figure, f"{_verdict(shown)} Medians of {METRICS[metric].noun}; darker is better."
 
 
 def _cell(value: float, metric: MetricName) -> str:

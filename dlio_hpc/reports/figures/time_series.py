@@ -111,8 +111,8 @@ def _binned(segments: Floats, until: float, bins: int) -> Floats:
 
 
 def _shades(shares: Floats) -> npt.NDArray[np.int64]:
-    """Return a shade for each share of time. Shade 0 stands for a share of 0, apart from rounding errors, and the
-    highest shade for the whole time.
+    """Return a shade for each share of time. Shade 0 stands for a share of 0 (apart from rounding errors), and the
+    highest shade stands for a share of 1.
     """
     return np.ceil(np.clip(shares, 0, 1) * _SHADES - 1e-6).astype(np.int64)
 

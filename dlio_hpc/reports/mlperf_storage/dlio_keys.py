@@ -1,4 +1,6 @@
-"""The settings of a run in the keys of dlio_benchmark, which MLPerf Storage's tool records and checks."""
+"""The settings of a run, expressed in the keys of dlio_benchmark. The tool of MLPerf Storage records and checks these
+keys.
+"""
 
 import functools
 import json
@@ -59,9 +61,9 @@ _NEUTRAL = ("reader.verify_content", "reader.drop_cache", "reader.verify")
 
 
 class DlioSettings(NamedTuple):
-    """The settings of a run in the keys of dlio_benchmark. values: all settings, by key. overrides: those that differ
-    from the shipped workload, and the folder, which the tool always sets. unmatched: changes of keys that have no
-    counterpart, such as "reader.mode: framework / posix".
+    """The settings of a run, expressed in the keys of dlio_benchmark. values: all settings, by key. overrides: the
+    settings that differ from the shipped workload, and the data folder, which the tool always sets. unmatched: changed
+    keys of dlio-hpc without a counterpart, such as "reader.mode: framework / posix".
     """
 
     values: dict[str, Any]
@@ -86,8 +88,8 @@ def settings(run: plan.Run, model: SuiteModel, result: Result, au: float | None)
 
 
 def _unmatched(original: Workload, measured: Workload, model: SuiteModel) -> Iterator[str]:
-    """Yield the changes of keys that have no counterpart in dlio_benchmark. A workload of checkpoints has a dataset and
-    a reader only because dlio-hpc counts checkpoints as samples.
+    """Yield the changed keys that have no counterpart in dlio_benchmark. The dataset and the reader of a workload of
+    checkpoints are ignored: they exist only because dlio-hpc treats checkpoints as samples.
     """
     before, after = (dict(history_entry.flat(_plain(workload))) for workload in (original, measured))
     matched = {*_table(model), *_CONVERTED, *_NEUTRAL}
@@ -117,8 +119,8 @@ def _values(workload: Workload, model: SuiteModel, result: Result) -> dict[str, 
 
 
 def _of_training(workload: Workload, model: SuiteModel) -> dict[str, Any]:
-    """Return the keys that need a conversion. The loader `native` and formats that the source does not have are left
-    out.
+    """Return the keys whose values need a conversion. The loader `native`, and formats that dlio_benchmark does not
+    have, are left out.
     """
     dataset, reader, checkpoint = workload.dataset, workload.reader, workload.checkpoint
     values: dict[str, Any] = {"workflow.generate_data": False, "workflow.train": True}
@@ -137,7 +139,9 @@ def _of_training(workload: Workload, model: SuiteModel) -> dict[str, Any]:
 
 
 def _format(name: str, model: SuiteModel) -> str | None:
-    """Return the format of dlio_benchmark. Several of its formats are plain bytes; the model decides among them."""
+    """Return the format of dlio_benchmark. Several formats of dlio_benchmark are plain bytes; the model determines
+    which of them is returned.
+    """
     if model.format is not None and FORMATS[model.format] == name:
         return model.format
     names = [theirs for theirs, ours in FORMATS.items() if ours == name]

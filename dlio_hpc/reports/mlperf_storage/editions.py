@@ -1,4 +1,4 @@
-"""The editions of MLPerf Storage whose directory layout can be written, and their workloads."""
+"""The editions of MLPerf Storage for which reports can be written, and the workloads of each edition."""
 
 from typing import Literal, NamedTuple
 
@@ -8,8 +8,9 @@ Family = Literal["training", "checkpointing"]
 
 
 class SuiteModel(NamedTuple):
-    """A workload of MLPerf Storage. folder: name of its folder. name: value of model.name in the source. accelerator:
-    the emulated accelerator; None for checkpoints, which have none. format: dataset.format in the source.
+    """A workload of MLPerf Storage. folder: name of the folder of the workload. name: value of model.name in the
+    workload file of MLPerf Storage. accelerator: emulated accelerator; None for checkpoints. format: value of
+    dataset.format in that file.
     """
 
     family: Family
@@ -21,7 +22,8 @@ class SuiteModel(NamedTuple):
 
 class Edition(NamedTuple):
     """An edition of MLPerf Storage. revision, date: the version of mlcommons/storage that the layout follows. criteria:
-    name of the shipped criteria file with the edition's limits. models: its workloads, by their names in dlio-hpc.
+    name of the shipped criteria file with the edition's limits. models: workloads of the edition, by their names in
+    dlio-hpc.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""The content of summary.json, as dlio_benchmark names and scales the figures of a run."""
+"""The content of summary.json: values of a run, with the names and units of dlio_benchmark."""
 
 import statistics
 from collections.abc import Iterator
@@ -63,12 +63,14 @@ def metric(run: ReportedRun) -> dict[str, Any]:
 
 
 def missing(run: ReportedRun) -> Iterator[str]:
-    """Yield the figures that the results of the run do not have."""
+    """Yield sentences on the values of summary.json and *_output.json that cannot be computed from the results of the
+    run.
+    """
     made = run.result.summary
     if made is not None and run.model.family == "training" and _au(run.result.epochs) is None:
         yield (
-            "summary.json, *_output.json: AU is null: epochs have one step only, or an older dlio-hpc made the run and "
-            "did not record it"
+            "summary.json, *_output.json: AU is null: epochs have only one step, or the run was made by an older "
+            "dlio-hpc, which did not record AU"
         )
     if made is not None and made.checkpoint is not None:
         yield "summary.json: standard deviations of checkpoint times; result.json has their distribution"
@@ -77,12 +79,12 @@ def missing(run: ReportedRun) -> Iterator[str]:
 
 
 def epoch_au(epoch: Epoch) -> float | None:
-    """Return the AU of an epoch in percent, by MLPerf's formula. Return None if it is unknown."""
+    """Return the AU of an epoch in percent, by MLPerf's formula; None if unknown."""
     return None if epoch.au_mlperf is None else 100 * epoch.au_mlperf
 
 
 def epoch_rate(epoch: Epoch) -> float | None:
-    """Return the samples per second of an epoch, of all ranks."""
+    """Return the samples per second of an epoch, summed over all ranks."""
     return epoch.samples / epoch.wall_s if epoch.wall_s else None
 
 
@@ -104,7 +106,7 @@ def _training(made: Summary, epochs: list[Epoch], required_au: float | None) -> 
 
 
 def _au(epochs: list[Epoch]) -> list[float] | None:
-    """Return the AU of all epochs in percent. Return None if it is unknown for one of them."""
+    """Return the AU of each epoch in percent. Return None if the AU of an epoch is unknown."""
     values = [value for epoch in epochs if (value := epoch_au(epoch)) is not None]
     return values if values and len(values) == len(epochs) else None
 
@@ -126,12 +128,14 @@ def _checkpoints(made: Summary) -> dict[str, Any]:
 
 
 def _of_nodes(run: ReportedRun, key: str) -> list[int] | None:
-    """Return a value of each node that environment.json records. Return None if it lacks a node of the run."""
+    """Return a value that environment.json records for each node, one per node of the run. Return None if the value of
+    a node is missing.
+    """
     nodes = {node.get("host"): node.get(key) for node in run.outcome.environment.get("nodes", ())}
     values = [nodes.get(host) for host in run.result.hosts]
     return [int(value) for value in values if value is not None] if all(value is not None for value in values) else None
 
 
 def _moment(text: str) -> str:
-    """Return a time in UTC without its letter Z, as dlio_benchmark writes times."""
+    """Return a time in UTC without the final Z, in the format of dlio_benchmark."""
     return text.removesuffix("Z")

@@ -1,5 +1,5 @@
-"""The rules of an edition and a division that the reported runs do not meet, or for which this is unknown. The criteria
-file of the edition holds the rules, as for dlio-hpc accept.
+"""The rules of an edition and a division that the reported runs do not meet, or that cannot be checked. The rules are
+in the criteria file of the edition, which dlio-hpc accept uses, too.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from dlio_hpc.verdict.history_entry import Entry
 
 
 class RuleFindings(NamedTuple):
-    """Lines on the rules, each with its place in the rules if there is one. unmet: rules that the runs do not meet.
-    undecided: rules for which this is unknown. met: number of rules that the runs meet.
+    """Lines on the rules, each with the number of the rule in the edition's rules, if it has one. unmet: rules that the
+    runs do not meet. undecided: rules that could not be checked. met: number of rules that the runs meet.
     """
 
     unmet: tuple[str, ...]
@@ -63,8 +63,8 @@ def _entries(runs: Sequence[ReportedRun]) -> list[Entry]:
 
 
 def _concerns(check: Check) -> bool:
-    """Return whether a check is of these runs. If a criterion applies to none of them, its check is skipped and has no
-    group.
+    """Return whether a check concerns these runs. If a criterion applies to none of the runs, its check is skipped and
+    has no group.
     """
     return check.outcome != "skipped" or bool(check.group)
 

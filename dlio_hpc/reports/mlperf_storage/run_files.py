@@ -1,4 +1,4 @@
-"""The files of a run, with the names and the keys that MLPerf Storage's tool gives them."""
+"""The files of a run, with the file names and the keys of MLPerf Storage's tool."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def files(run: ReportedRun, division: Division, unmet: Sequence[str] = ()) -> di
 
 
 def is_written(name: str) -> bool:
-    """Return whether files() gives a file this name. name: the last part of its path."""
+    """Return whether files() returns a file with this name. name: last part of the path of a file."""
     return name in _NAMES or bool(
         re.fullmatch(r"(training|checkpointing)_(.+_metadata[.]json|.+[.]std(out|err)[.]log)", name)
     )
@@ -126,7 +126,7 @@ def _metadata(run: ReportedRun, division: Division, unmet: Sequence[str]) -> dic
 
 
 def _arguments(run: ReportedRun, division: Division) -> dict[str, Any]:
-    """Return the options with which mlpstorage would have made the same run."""
+    """Return the options that would make mlpstorage start the same run."""
     result, plan, model = run.result, run.outcome.plan, run.model
     arguments: dict[str, Any] = {
         "program": model.family,
@@ -165,8 +165,8 @@ def _overrides(run: ReportedRun) -> list[str]:
 
 
 def _output(run: ReportedRun) -> dict[str, Any]:
-    """Return the content of 0_output.json: figures of each epoch. dlio_benchmark calls an epoch without its checkpoints
-    block 1.
+    """Return the content of 0_output.json: values of each epoch. In dlio_benchmark, an epoch without its checkpoints is
+    called block 1.
     """
     epochs = {}
     if run.model.family == "training":

@@ -1,4 +1,6 @@
-"""The runs of jobs that a report in the layout of MLPerf Storage shows, and the jobs that it refuses."""
+"""Selection of the runs that a report in the layout of MLPerf Storage contains, and checks of the jobs that it cannot
+contain.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +17,7 @@ from dlio_hpc.verdict import criteria_file
 
 
 class ReportedRun(NamedTuple):
-    """A run of a job that the report shows. au: AU that the edition requires; None for checkpoints."""
+    """A run in the report. au: AU that the edition requires; None for checkpoints."""
 
     outcome: JobOutcome
     run: RunOutcome
@@ -40,7 +42,7 @@ class ReportedRun(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Path of the run's folder below the folder of the system."""
+        """Path of the run's folder, relative to the folder of the system."""
         family, model = self.model.family, self.model.folder
         phase = "" if family == "checkpointing" else "datagen/" if self.is_generation else "run/"
         return f"{family}/{model}/{phase}{self.timestamp}"
@@ -48,8 +50,8 @@ class ReportedRun(NamedTuple):
 
 def reported(outcomes: Sequence[JobOutcome], edition: Edition, accelerator: str | None = None) -> list[ReportedRun]:
     """Return the runs of the jobs, in the order in which they started. Generate runs that found a complete dataset are
-    left out. accelerator: leave out training on other accelerators; None: leave out nothing. Raise an error if a job
-    cannot be reported.
+    left out. accelerator: training on other accelerators is left out; None to leave out nothing. Raise an error if a
+    job cannot be reported.
     """
     unique = {outcome.job.job: outcome for outcome in outcomes}
     every = [run for outcome in unique.values() for run in _runs(outcome, edition)]
@@ -74,7 +76,9 @@ def _runs(outcome: JobOutcome, edition: Edition) -> Iterator[ReportedRun]:
 
 
 def _check(outcome: JobOutcome, edition: Edition) -> None:
-    """Raise an error if the job has not ended, if it has a fault, or if the edition does not have its workloads."""
+    """Raise an error if the job has not ended, if the job has a fault, or if the edition does not have a workload of
+    the job.
+    """
     name = outcome.job.job
     if not outcome.job.ended:
         raise Incomplete(f"job {name} is {outcome.job.state}: only jobs that have ended can be reported; dlio-hpc wait")

@@ -30,9 +30,9 @@ class Placement(NamedTuple):
 
 
 class WrittenReport(NamedTuple):
-    """A report that was written. folders: folder of each run below the root, and the name of the run. missing: what the
-    files lack, and why. cautions: reasons why runs do not measure the storage. rules: the rules of the division that
-    the runs do not meet, or for which this is unknown.
+    """A report that was written. folders: name of each run, by the path of its folder relative to the root. missing:
+    data that the files lack, and the reasons. cautions: reasons why runs do not measure the storage. rules: rules of
+    the division that the runs do not meet, or that could not be checked.
     """
 
     headline: str
@@ -94,8 +94,8 @@ def _check(folder: Path, is_replaced: bool) -> None:
 
 
 def _is_own(path: Path, folder: Path) -> bool:
-    """Return whether a file is in the folder of a run that dlio-hpc wrote and has the name of a file of the run, or is
-    a report of mlpstorage.
+    """Return whether a file may be replaced: it is in the folder of a run that dlio-hpc wrote, and has the name of a
+    file of the run; or it is a report of mlpstorage.
     """
     if path.name in ("results.json", "results.csv"):
         return True
@@ -122,8 +122,8 @@ def _check_readme(path: Path) -> None:
 
 
 def _write_workload(target: Path, runs: Sequence[ReportedRun], division: Division, unmet: Sequence[str]) -> None:
-    """Write the runs of a workload to a new folder, then rename it. An interruption leaves no folder that looks
-    complete.
+    """Write the runs of a workload to a new folder, then rename the folder. If this is interrupted, no folder looks
+    complete that is not.
     """
     safe_folders.make(str(target.parent))
     new = target.with_name(rundir.temporary_name(target.name))
@@ -142,8 +142,8 @@ def _write_workload(target: Path, runs: Sequence[ReportedRun], division: Divisio
 
 
 def _exchange(new: Path, target: Path, old: Path) -> None:
-    """Rename the folder `new` to `target`. If there is a `target` already, rename it to `old`, and rename it back if
-    `new` cannot take its place.
+    """Rename the folder `new` to `target`. If `target` exists, rename it to `old` first. If `new` cannot be renamed,
+    rename `old` back to `target`.
     """
     if target.exists():
         target.rename(old)
@@ -156,7 +156,7 @@ def _exchange(new: Path, target: Path, old: Path) -> None:
 
 
 def _below(run: ReportedRun) -> Path:
-    """Return the path of a run's folder below the folder of its workload."""
+    """Return the path of a run's folder, relative to the folder of its workload."""
     return Path(run.folder).relative_to(f"{run.model.family}/{run.model.folder}")
 
 
@@ -164,7 +164,7 @@ def _readme(report: WrittenReport, placement: Placement) -> str:
     edition = placement.edition
     sections = {
         "Rules that are not met": report.rules.unmet,
-        "Rules for which this is undecided": report.rules.undecided,
+        "Rules that could not be checked": report.rules.undecided,
         "Runs of the last call": [f"`{folder}`: {name}" for folder, name in report.folders.items()],
         "Left out or null": report.missing,
         "Storage was not read, or this is unknown": report.cautions,
