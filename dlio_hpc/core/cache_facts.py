@@ -1,5 +1,5 @@
-"""Facts about the file system of a run. They show that evidence of reads from storage (files/storage_proofs.py) is not
-valid.
+"""Facts that can invalidate the evidence that data of a run came from storage, or were written to storage. The table
+VOIDED in files/storage_proofs.py states which evidence each fact invalidates.
 """
 
 import fcntl

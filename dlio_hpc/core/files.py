@@ -201,8 +201,8 @@ class OpenFiles:
                 tally.handle(started)
 
     def _fetch_small(self, get: Callable[[int], OpenFile], reads: ReadRequests, tally: Tally) -> None:
-        """Read requests that need one call each. The loop has as few statements as possible, because a few statements
-        take more time than a small request. get: function that returns the file with a given number.
+        """Perform read requests that need one call each. The loop has as few statements as possible, because a few
+        statements take more time than a small request. get: function that returns the file with a given number.
         """
         preadv = os.preadv
         counts: list[int] = []

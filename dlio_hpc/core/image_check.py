@@ -42,7 +42,9 @@ def site_mpi_fault(image: Container, libraries: list[str]) -> str:
 
 
 def _libraries() -> list[str]:
-    """Return the paths of the MPI libraries that mpi4py loads, without links. MPI is not initialized."""
+    """Return the paths of the MPI libraries that are loaded with mpi4py, with symbolic links resolved. MPI is not
+    initialized.
+    """
     import mpi4py
 
     mpi4py.rc.initialize = False

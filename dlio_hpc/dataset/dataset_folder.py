@@ -368,8 +368,8 @@ def existing(folder: Path, called: Path | None = None) -> Fingerprint:
 
 
 def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
-    """Read the fingerprint file of a dataset folder. Return None if the folder holds only temporary files of a first
-    write of the fingerprint file that was interrupted. Raise ConfigError if `folder` is not a dataset folder. inside:
+    """Read the fingerprint file of a dataset folder. Return None if the folder is debris of an interrupted
+    generation, as is_debris() defines it. Raise ConfigError if `folder` is not a dataset folder. inside:
     path of the same folder through its open descriptor; None if the folder is not open.
     """
     if is_debris(folder, inside):
@@ -378,7 +378,7 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
 
 
 def is_debris(folder: Path, inside: Path | None = None) -> bool:
-    """Return True if the folder holds only temporary files of a write of the fingerprint file that was interrupted.
+    """Return True if the folder holds only temporary files, because the write of its fingerprint file was interrupted.
     Also return True if the folder is empty and has the name of a dataset. inside: path of the same folder through its
     open descriptor; None if the folder is not open.
     """

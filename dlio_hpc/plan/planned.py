@@ -92,7 +92,7 @@ def _absent_folders(options: Options) -> Iterator[str]:
         for folder in (Path(plan.absolute(folder)) for folder in folders):
             if not folder.exists():
                 place = filesystem.existing(folder)
-                yield f"{option} {folder} does not exist; a job that generates a dataset creates it in {place}"
+                yield f"{option} {folder} does not exist; a job that generates a dataset creates this folder in {place}"
 
 
 def check(drafted: Planned) -> None:

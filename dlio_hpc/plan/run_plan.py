@@ -122,8 +122,8 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     yield from _shares_notes(workload, point.ranks)
     if reader.verify_content == "all":
         yield (
-            "with reader.verify_content=all, contents are compared between steps, while reading ahead continues; "
-            "wall time, samples/s and waits therefore differ from training"
+            "with reader.verify_content=all, each batch is compared with the generated content after its step, while "
+            "reading ahead continues; wall time, samples/s and waits therefore differ from training"
         )
     if reader.reorder_tasks and point.nodes == 1:
         yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"

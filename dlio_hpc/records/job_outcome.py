@@ -450,9 +450,9 @@ def notes(outcome: JobOutcome) -> list[str]:
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
-    """Return the reason why a run is not a valid measurement, or did not generate its dataset. Return None if the run
-    is valid. Faults of other runs of the job are ignored. must_be_laid_out: whether a run is invalid if its layout was
-    not set, because the file system does not support layouts.
+    """Return the reason why a run is not a valid measurement, or why it did not generate its dataset. Return None if
+    the run is valid. Faults of other runs of the job are ignored. must_be_laid_out: whether a run is also invalid if it
+    requests a Lustre layout and its dataset is on a file system without layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:

@@ -200,8 +200,8 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str | None = None)
 
 
 def archived(folder: Path, jobs: Sequence[str]) -> StudyOutcome | None:
-    """Return the outcome of the study of these jobs from their archives in a folder. Return None if they belong to no
-    study.
+    """Read the archives of these jobs in a folder, and return the outcome of their study. Return None if the jobs
+    belong to no study.
     """
     outcomes = [job_outcome.load_archive(folder / (job + archive.SUFFIX)) for job in jobs]
     study = held(outcomes)

@@ -129,8 +129,8 @@ class Alarm(NamedTuple):
 
 
 class State(NamedTuple):
-    """State of a series that was followed up to a night. labels: number of the level of each night. alarms: beginnings
-    of the levels after the first, in order of time.
+    """State of the change detection after some nights of a series. labels: for each of these nights, the number of its
+    level. alarms: beginning of each level except the first level, in order of time.
     """
 
     labels: Labels

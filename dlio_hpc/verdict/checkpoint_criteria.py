@@ -113,7 +113,7 @@ def _model_ranks(rule: Rule) -> Check:
     elif saving.ranks == subset and state.parallelism == shipped.state.parallelism:
         return rule.check(True, f"only {subset} of {wanted} ranks write", value=float(saving.ranks))
     else:
-        message = f"{saving.ranks} ranks; the model's parallelism has {wanted}"
+        message = f"the job had {saving.ranks} ranks, but the model's parallelism needs {wanted}"
     return rule.check(False, message, value=float(saving.ranks), limit=float(wanted), advice=(advice,))
 
 

@@ -184,7 +184,9 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def _with_clock_fault(entry: Entry) -> Entry:
-    """Return the entry of a job. The entry becomes invalid if the job ended more than a year after it was submitted."""
+    """Return the entry. If its job ended more than a year after its submission, a clock was wrong, and the returned
+    entry is invalid.
+    """
     if units.seconds_between(entry.created, entry.ended) <= _YEAR_S:
         return entry
     fault = (
@@ -337,8 +339,8 @@ def _merged(jobs: Sequence[Entry]) -> list[Entry]:
 
 
 def _counted(jobs: Sequence[Entry]) -> list[_Counted]:
-    """Return the runs of the jobs of a study that are used. If the same repeat was run more than once, its first good
-    run is used, or its last run if none is good.
+    """Return the runs that are included in the result of a study. If the same repeat was measured more than once, only
+    its first good run is included, or its last run if none is good. jobs: jobs of the study.
     """
     by_unit: dict[tuple[Any, ...], _Counted] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):

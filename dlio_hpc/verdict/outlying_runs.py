@@ -25,8 +25,8 @@ def level(values: Floats) -> float:
 
 
 def are_far_runs_rare(jobs: Sequence[Floats]) -> bool:
-    """Return whether few runs are far from the other runs of their job, so that levels may leave them out. jobs:
-    logarithms of the runs of each job. Jobs with one or two runs are ignored.
+    """Return whether few runs are far from the other runs of their job. Only in this case may the level of a job be
+    computed without these runs. jobs: logarithms of the runs of each job. Jobs with one or two runs are ignored.
     """
     several = [runs for runs in jobs if len(runs) > 2]
     if not several:

@@ -23,7 +23,7 @@ NightPrior = Callable[[Key, MetricName], NightSpread]
 
 
 def assumed(_key: Key, _metric: MetricName) -> NightSpread:
-    """Return the assumption about nights, which holds for every measurement key and metric."""
+    """Return the assumed variation between nights. It is the same for every measurement key and metric."""
     return ASSUMED
 
 

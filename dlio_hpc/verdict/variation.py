@@ -136,8 +136,8 @@ def of_site(others: Sequence[NightSpread]) -> NightSpread:
 
 def sampled(nights: Sequence[Floats], prior: NightSpread, confidence: float) -> SampledLevel:
     """Return the level of a metric from nights that sample it. nights: logarithms of the runs of each night; at least
-    one night. prior: prior knowledge about the variation between nights. With sd 0 and infinite df, only these runs are
-    judged, as if nights did not differ. confidence: two-sided, such as 0.96.
+    one night. prior: prior knowledge about the variation between nights. If its sd is 0, nights are assumed not to
+    differ, and the interval follows from the variation between runs. confidence: two-sided, such as 0.96.
     """
     level = outlying_runs.level if outlying_runs.are_far_runs_rare(nights) else np.mean
     levels = np.array([float(level(runs)) for runs in nights])

@@ -207,7 +207,7 @@ def test_comparing_is_no_part_of_wait_compute_and_sync(run: Run, small: Path) ->
     parts = sum(later[name] for name in ("wait_s", "compute_s", "sync_s"))
     assert parts + 0.5 * later["verify_s"] <= later["wall_s"], "but for the last of five steps it is in there"
     assert (
-        "contents are compared between steps"
+        "each batch is compared with the generated content after its step"
         in json.loads(Path(done.job["directory"], "plan.json").read_text())["notes"][0]
     )
     assert "20 samples are as generated" in run("dlio-hpc", "report", done.job["directory"]).out

@@ -60,9 +60,9 @@ class Fit(NamedTuple):
 
     @property
     def levels(self) -> Floats:
-        """Level of each point, by which points are compared. It is the median of the measurements of the point. If
-        points were measured in different rounds, the level is the estimate instead, because medians would include the
-        differences between rounds.
+        """Value of each point for comparisons between points: the median of its measurements. If points were measured
+        in different rounds, it is the estimate in `values` instead, because medians would include the differences
+        between rounds.
         """
         return self.values if self.spread.size and not _is_alike(self) else self.medians
 

@@ -137,7 +137,7 @@ def _compare(path: str, unit: CheckpointUnit, tensors: Tensors) -> None:
     for name, size, begin in _tensors(unit):
         data = tensors.get(name)
         if data is None or data.dtype != np.uint8 or data.shape != (size,):
-            raise InvalidRun(f"{path}: tensor {name} is missing, or its size or type is not as written")
+            raise InvalidRun(f"{path}: tensor {name} is missing, or its size or type differs from what was written")
         compare(f"{path}: tensor {name}", data, 0, begin)
 
 

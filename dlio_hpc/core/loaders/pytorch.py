@@ -143,7 +143,8 @@ class _Samples:
         return tensor, buffers.over(tensor.numpy())
 
     def _reused(self, samples: int) -> tuple[Any, Buffer]:
-        """Return a tensor of the first rows of a buffer, and these rows as a buffer. Without workers, every batch is
+        """Return the first `samples` rows of the reused buffer in two forms that share memory: as a tensor, and as a
+        buffer. Without workers, every batch is
         read into the same buffer, because the training loop requests a batch only after it has used the previous batch.
         """
         import torch
