@@ -85,7 +85,7 @@ def test_a_training_job_has_the_files_of_the_layout(run: Run, tmp_path: Path) ->
         "dlio_config/hydra.yaml", "dlio_config/overrides.yaml",
     }  # fmt: skip
     assert not (model / "datagen/20261121_100000/summary.json").exists(), "generation has no figures"
-    assert "A submission proper is made with MLCommons' own tool" in (tmp_path / "out/README.md").read_text()
+    assert "A submission is made with MLCommons' own tool" in (tmp_path / "out/README.md").read_text()
 
 
 def test_the_figures_are_those_of_the_results(run: Run, tmp_path: Path) -> None:
