@@ -116,7 +116,10 @@ def _placed(name: str, kind: Operation, are_few: bool) -> str:
     if are_few:
         return ", a few for each open: put the data into fewer, larger files"
     if kind.consecutive is not None and kind.consecutive >= _SEQUENTIAL:
-        return f", {100 * kind.consecutive:.0f} % of them starting at the end of the previous one: use a buffer of 1 MiB or more"
+        return (
+            f", {100 * kind.consecutive:.0f} % of them starting at the end of the previous one: use a buffer of 1 MiB "
+            "or more"
+        )
     if kind.consecutive is None or kind.consecutive > _RANDOM:
         return ": make fewer and larger requests"
     where = f", {100 * (1 - kind.consecutive):.0f} % of them not starting at the end of the previous one"
