@@ -119,7 +119,8 @@ def share(folder: Path, group: str, as_json: bool) -> int:
 @_FOLDER
 @option(
     "--keep", required=True, metavar="TIME",
-    help="Keep archives of jobs that ended within TIME: a number with d (days), w (weeks) or y (years), such as 180d.",
+    help=("Keep archives of jobs that ended less than TIME ago: a number with d (days), w (weeks) or y "
+        "(years), such as 180d."),
 )  # fmt: skip
 @option(
     "--last", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",

@@ -36,8 +36,8 @@ _SIGN = option(
 @_SIGN
 @click.option(
     "--force", is_flag=True,
-    help="Accept in spite of cached or failed runs, criteria that are not met, or a regression; the baseline records "
-    "this.",
+    help=("Accept despite cached or failed runs, criteria that are not met, or a regression; the baseline "
+        "records these objections."),
 )  # fmt: skip
 @JSON
 def accept(

@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 )
 @option(
     "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, metavar="NAME",
-    help=f"Metric to compare; repeatable: {', '.join(METRICS)}. Default: those of the job's suite, or samples_per_s.",
+    help=(f"Metric to compare; repeatable: {', '.join(METRICS)}. Default: the metrics of the job's suite, "
+        "or samples_per_s."),
 )  # fmt: skip
 @option(
     "--tolerance", callback=parsed(part), metavar="SHARE",
-    help="Largest relative drop that is not reported as a regression. Default: that of the job's suite, or 2%.",
+    help=("Largest relative drop that is not reported as a regression. Default: the tolerance of the job's "
+        "suite, or 2%."),
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
 @option("--junit", type=OUTPUT, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
@@ -44,11 +46,11 @@ def compare(
     outputs: Outputs,
 ) -> int:  # fmt: skip
     """Compare the repeats of a job with the baseline that has the same key (see dlio-hpc baseline --help), and with
-    earlier jobs. Verdicts: pass, improved, regression, inconclusive, not_comparable; for jobs whose numbers cannot be
-    used: invalid, infrastructure, incomplete, cached.
+    earlier jobs. Verdicts: pass, improved, regression, inconclusive, not_comparable; for jobs with unusable numbers:
+    invalid, infrastructure, incomplete, cached.
 
-    Exit code: that of the most severe verdict. From most to least severe: 3 invalid, 6 infrastructure, 7 incomplete, 4
-    cached, 1 regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
+    The exit code is that of the most severe verdict. From most to least severe: 3 invalid, 6 infrastructure, 7
+    incomplete, 4 cached, 1 regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
     from dlio_hpc.verdict import comparison, judged_jobs
 

@@ -79,8 +79,8 @@ def print_json(printed: object) -> None:
 
 def for_each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
     """Call `action` for each item. Return the list of results, and an exit code. If `action` raises DlioError for an
-    item, print the error; the list then has no result for this item. The exit code is that of the first such error, or
-    0 if there was no error.
+    item, print the error; the list then has no result for this item. The exit code is the code of the first such error,
+    or 0 if there was no error.
     """
     done: list[T] = []
     code = 0

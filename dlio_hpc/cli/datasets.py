@@ -177,7 +177,9 @@ def _folders(where: Path) -> list[Path]:
 
 
 def _all_folders(where: Path) -> list[Path]:
-    """Return the dataset folders in `where`. Raise ConfigError if `where` does not exist: nothing would be verified."""
+    """Return the dataset folders in `where`. Raise ConfigError if `where` does not exist, because then nothing would be
+    verified.
+    """
     if not where.exists():
         raise ConfigError(f"no datasets in {where}, which does not exist; name the folder of datasets with --data")
     return _folders(where)

@@ -187,7 +187,7 @@ def _say(study: CollectedStudy, points: int) -> None:
 
 def sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
     """Return two values: the job directories whose job.json can be read, and an exit code. Print an error for each
-    job.json that cannot be read. The exit code is that of the first such error, or 0 if there was no error.
+    job.json that cannot be read. The exit code is the code of the first such error, or 0 if there was no error.
     """
     return console.for_each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 

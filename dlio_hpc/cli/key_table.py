@@ -1,5 +1,5 @@
 """The table of keys of the YAML files that people write, and of the fields of JSON documents: type, unit, default,
-example and meaning, from structs and the docstrings of their fields. text() prints it for a terminal;
+example and meaning, made from structs and the docstrings of their fields. text() prints it for a terminal;
 docs/reference_pages.py writes it as Markdown. Text has the markup of Markdown: `...` for names and values.
 """
 

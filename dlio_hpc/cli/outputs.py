@@ -1,5 +1,5 @@
 """Outputs of commands that report: terminal, JSON or CSV, HTML page, pictures, trace, JUnit XML. No option that names
-an output file overwrites a result.
+an output file can overwrite a result.
 """
 
 import os
@@ -87,9 +87,9 @@ class Outputs(NamedTuple):
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
     def present(self, make: "Callable[[], Page]", has_pager: bool = False) -> None:
-        """Call `make`, and output the page that it returns: print it, and write the HTML file and the pictures that the
-        user requests. If JSON or CSV is printed, the page is not printed. If there is nothing to print or write,
-        `make` is not called. has_pager: whether a page that is longer than the terminal is shown by a pager.
+        """Output the page that `make` returns: print the page, and write the HTML file and the pictures that the user
+        requests. If JSON or CSV is printed, the page is not printed. If there is nothing to print or write, `make` is
+        not called. has_pager: whether a page that is longer than the terminal is shown by a pager.
         """
         is_printed = not (self.as_json or self.as_csv)
         if not is_printed and self.html is None and self.figures is None:

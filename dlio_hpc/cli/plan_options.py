@@ -23,8 +23,8 @@ class _Lines(click.types.StringParamType):
 
 
 def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
-    """Parse positive integers separated by commas, such as 128,256, or a range, such as 1..8*2. Return None if the
-    option is absent.
+    """Parse positive integers that are separated by commas, such as 128,256, or given as a range, such as 1..8*2.
+    Return None if the option is absent.
     """
     if value is None:
         return None

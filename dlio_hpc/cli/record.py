@@ -25,8 +25,8 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
     for all commands that follow. Processes of Python 3.8 and later are recorded, even if their Python has no dlio-hpc
     installed.
 
-    COMMAND replaces the process of dlio-hpc, so exit code, signals and terminal are those of COMMAND. At the end, a
-    line on stderr says what was recorded.
+    COMMAND replaces the process of dlio-hpc, so the exit code is that of COMMAND, and COMMAND gets all signals and the
+    terminal. At the end, a line on stderr says what was recorded.
     """
     from dlio_hpc.programs.recordings import recorded_run
 

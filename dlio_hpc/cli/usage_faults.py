@@ -1,4 +1,4 @@
-"""Messages about options that click refuses, with suggestions."""
+"""Error messages for options and arguments that click refuses. The messages are extended by suggestions."""
 
 import os
 import re

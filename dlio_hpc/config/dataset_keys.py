@@ -233,8 +233,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     sample: Sample
     """Shape or size of a sample. Example: {bytes: 150 KiB}"""
     arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
-    """Bytes of each array of a sample, for npz and HDF5 files with several arrays, such as images, masks and labels;
-    null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]
+    """Sizes in bytes of the arrays of a sample, for npz and HDF5 files with several arrays, such as images, masks and
+    labels; null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]
     """
     columns: Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)] | None = None
     """Columns of Parquet files; null: one column `x` with the values of `sample`. The bytes of a sample follow from the
@@ -331,8 +331,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def array_shape(self) -> tuple[int, ...]:
         """Shape of the array in a file: number of samples, then the shape of a sample. If sample sizes vary, the array
-        is one-dimensional and holds bytes. Its length is exact if files have several samples. If each file
-        has one sample, it is the mean length of the arrays.
+        is one-dimensional and holds bytes. Its length is exact if files have several samples. If each file has one
+        sample, the length is the mean over all files.
         """
         if self.is_flat:
             return (self.samples_per_file * self.sample.size,)
@@ -341,7 +341,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
         """Chunk shape of the samples' array in an HDF5 file; None for contiguous storage. Compression needs chunks: if
-        no chunk is set and the file is compressed, each sample is a chunk.
+        the file is compressed and `chunk` is null, each sample is a chunk.
         """
         if self.chunk is None:
             if self.compression == "none":

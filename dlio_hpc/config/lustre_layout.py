@@ -1,4 +1,4 @@
-"""A Lustre layout: the striping of a dataset's files, as a site profile or a user sets it. See lfs-setstripe(1)."""
+"""A Lustre layout: the striping of a dataset's files, which a site profile or a user sets. See lfs-setstripe(1)."""
 
 from collections.abc import Iterator
 from typing import Annotated

@@ -1,7 +1,7 @@
-"""Large language models whose state is written as a checkpoint, and how training divides them among ranks.
+"""Large language models with a state that is written as a checkpoint, and their division among ranks.
 
-The models are those of MLPerf Storage v2.0 (mlcommons/storage, revision caa90c9c, Submission_guidelines.md, table 2,
-and configs/dlio/workload/llama3_*.yaml).
+The models are from MLPerf Storage v2.0 (mlcommons/storage, revision caa90c9c, Submission_guidelines.md, table 2, and
+configs/dlio/workload/llama3_*.yaml).
 """
 
 from typing import Literal, NamedTuple

@@ -54,7 +54,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     with the same requests as this library.
     """
     access: Literal["independent", "collective"] = "independent"
-    """independent: each rank reads by itself; collective: all ranks read together through MPI-IO."""
+    """independent: each rank reads on its own; collective: all ranks read together through MPI-IO."""
     engine: Literal["preadv", "io_uring"] = "preadv"
     """System calls of posix mode. preadv: a thread waits for each request; io_uring: all requests of a batch are in
     flight at the same time, as with asynchronous reads of fio.
@@ -125,8 +125,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     Example: [2, 0, 1]
     """
     by_array: bool = False
-    """Read one array of all samples of a batch, then the next array. false: read all arrays of one sample, then those
-    of the next sample.
+    """Read one array of all samples of a batch, then the next array. false: read all arrays of a sample, then all
+    arrays of the next sample.
     """
     columns: tuple[str, ...] | None = None
     """Names of the columns of Parquet files that are read; null: all columns. Example: [label, features]"""
@@ -260,8 +260,8 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. The condition is that of reads_streams(), except for PyTorch:
-    the workers of PyTorch read whole batches at the offsets of the records.
+    """Return whether the loader reads files as streams. Without PyTorch, the result is the result of reads_streams().
+    With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the records.
     """
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 

@@ -89,7 +89,9 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     jobs: Positive | None = None
     """Maximum number of jobs of a user in the queue. Example: 1"""
     options: tuple[str, ...] = ()
-    """Options of the batch system that select the queue, if its name alone does not. Example: [--qos=debug]"""
+    """Options of the batch system that select the queue, if the name of the queue is not sufficient. Example:
+    [--qos=debug]
+    """
 
     def __post_init__(self) -> None:
         if any(nodes < 1 for nodes in self.walltime):
@@ -141,8 +143,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     ["login*"]
     """
     cpus: Positive | None = None
-    """Number of CPUs of a node that ranks may use, counted as the batch system counts them (hardware threads or cores).
-    Example: 128
+    """Number of CPUs of a node that ranks may use. CPUs are hardware threads or cores, whichever the batch system
+    counts. Example: 128
     """
     hyperthreads: Positive | None = None
     """Number of hardware threads of a core. Example: 2"""
@@ -272,7 +274,7 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
 
 def here() -> str:
     """Return the name of the site profile whose host patterns match this host, or "local" if no profile matches.
-    Profiles of the user and the facility are tried before the shipped ones.
+    Profiles of the user and the facility are tried before shipped profiles.
     """
     host = os.uname().nodename
     for name, path in shipped.files(shipped.SITES).items():

@@ -78,7 +78,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
-            "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave="
+            "reader.read_threads: each thread reads its own TFRecord file, but with reader.interleave="
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
             "null",
         ),

@@ -184,7 +184,9 @@ def _batch(workload: Workload) -> list[str]:
     return [f"take {count} samples per step and rank", _BATCH_NOTE]
 
 
-_BATCH_NOTE = "the batch size also changes the training: check the quality of the model before you change it"
+_BATCH_NOTE = (
+    "the batch size also affects the training: check the quality of the model before you change the batch size"
+)
 
 
 def _interleave(workload: Workload) -> list[str] | None:

@@ -71,7 +71,7 @@ def blocks(
 ) -> list[Block]:
     """Return a block per measurement key. The blocks are ordered by the time at which their newest job ended. All jobs
     without a measurement share one block, which comes first. active: the active baselines. last: number of the newest
-    jobs that get lines; None for all jobs. Trends are those of all jobs.
+    jobs that get lines; None for all jobs. Trends are computed from all jobs.
     """
     jobs = sorted(together(entries), key=lambda entry: (entry.ended, entry.job))
     return _blocks(jobs, active, metric, {entry.job for entry in (jobs if last is None else jobs[-last:])})

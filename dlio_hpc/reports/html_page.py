@@ -110,7 +110,7 @@ def _drawing(picture: Picture, prefix: str) -> tuple[str, Drawing]:
 
 
 def _fit(value: Any) -> Any:
-    """Return a string with U+FFFD in place of characters that must not appear in HTML, such as control characters and
+    """Return a string in which U+FFFD replaces characters that must not appear in HTML, such as control characters and
     surrogates. Return values that are not strings, or that are marked as safe, unchanged.
     """
     if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():

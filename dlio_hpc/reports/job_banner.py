@@ -78,9 +78,7 @@ def of_writing(measured: Sequence[RunOutcome]) -> Banner:
     results = [run.result for run in measured if run.result is not None]
     saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]
     if not saved:
-        return Banner(
-            "not measured", "No run read anything from storage: the numbers are those of the benchmark itself."
-        )
+        return Banner("not measured", "No run read anything from storage: the numbers show only the benchmark itself.")
     count = sum(checkpoint.count for checkpoint in saved)
     return Banner("good", f"{count} checkpoints reached storage (fsync); no samples were read.")
 

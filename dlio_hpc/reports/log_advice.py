@@ -116,12 +116,18 @@ def _placed(name: str, kind: Operation, are_few: bool) -> str:
     if are_few:
         return ", a few for each open: put the data into fewer, larger files"
     if kind.consecutive is not None and kind.consecutive >= _SEQUENTIAL:
-        return f", {100 * kind.consecutive:.0f} % of them where the one before ended: use a buffer of 1 MiB or more"
+        return (
+            f", {100 * kind.consecutive:.0f} % of them starting at the end of the previous one: use a buffer of 1 MiB "
+            "or more"
+        )
     if kind.consecutive is None or kind.consecutive > _RANDOM:
         return ": make fewer and larger requests"
-    where = f", {100 * (1 - kind.consecutive):.0f} % of them not where the one before ended"
+    where = f", {100 * (1 - kind.consecutive):.0f} % of them not starting at the end of the previous one"
     if name == "reads":
-        return f"{where}: store samples that are read together side by side, or read whole files and shuffle in memory"
+        return (
+            f"{where}: store samples that are read together next to each other, or read whole files and "
+            "shuffle in memory"
+        )
     return f"{where}: collect them in memory, or let collective calls of MPI-IO do so"
 
 

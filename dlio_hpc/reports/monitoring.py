@@ -124,8 +124,8 @@ def _escaped(text: str) -> str:
 
 
 def xdmod(measured: Sequence[JobMedians]) -> str:
-    """Return the newest job as lines "name: value unit". If the job has several measurements, each name begins with
-    that of its measurement.
+    """Return the newest job as lines "name: value unit". If the job has several measurements, each name begins with the
+    name of its measurement.
     """
     last = measured[-1].entry
     groups = [job for job in measured if job.entry.job == last.job]

@@ -59,8 +59,8 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture. stem: file name without its suffix. caption: text below the picture. is_wide: whether it takes the
-    full width of the page.
+    """A picture. stem: file name without its suffix. caption: text below the picture. is_wide: whether the picture
+    takes the full width of the page.
     """
 
     stem: str

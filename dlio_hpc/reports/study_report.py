@@ -22,9 +22,9 @@ _COUNTS = ("bytes_read", "storage_bytes_read")
 
 
 class StudyReport(NamedTuple):
-    """Contents of the report of a study. advice: lines; a line that begins with blanks continues the previous line.
-    effects: differences between the two file systems. sides: the two file systems. `effects` and `sides` are empty if
-    the study does not compare file systems.
+    """Contents of the report of a study. advice: lines of advice; a line that begins with blanks continues the previous
+    line. effects: differences between the two file systems that the study compares. sides: these file systems. Both are
+    empty if the study does not compare file systems.
     """
 
     outcome: StudyOutcome

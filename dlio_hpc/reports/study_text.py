@@ -302,7 +302,7 @@ def _unchanged(comparison: Comparison) -> Iterator[str]:
     elif beyond and comparison.recommended == comparison.reference:
         yield f"The reference's value of {', '.join(beyond)} does not differ from the best by more than the noise."
     elif not beyond and any(point.verdict == "slower" for point in comparison.points):
-        yield "No parameter alone differs by more than the noise over all settings of the others."
+        yield "No single parameter has an effect larger than the noise, averaged over all settings of the others."
 
 
 def _choice(study: Study, comparison: Comparison) -> Iterator[str]:

@@ -117,8 +117,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
     """Return the reference that the newest job is compared with, and a name for it. The reference is the Night of the
-    baseline or, if there is no baseline, that of the previous job. Return None if there is neither a baseline nor a
-    previous job.
+    baseline or, if there is no baseline, the Night of the previous job. Return None if there is neither.
     """
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:

@@ -651,8 +651,8 @@ def test_a_workload_of_dlio_hpc_is_not_imported(run: Run, name: str) -> None:
     path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
     done = run("dlio-hpc", "import", path)
     assert (done.code, done.out) == (2, "")
-    assert f"{path}: this is a workload of dlio-hpc already" in done.err
-    assert f"run it: dlio-submit {path}" in done.err
+    assert f"{path}: already a workload of dlio-hpc" in done.err
+    assert f"Run it: dlio-submit {path}" in done.err
 
 
 # Keys of files of MLPerf Storage v3.0 (mlcommons/storage, configs/dlio/workload at revision 6980038d) that decide what

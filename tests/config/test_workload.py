@@ -331,7 +331,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.shuffle.files=false",
                 "reader.interleave=1",
             ),
-            "reader.read_threads: each thread reads a TFRecord file of its own, but with reader.interleave=1, fewer",
+            "reader.read_threads: each thread reads its own TFRecord file, but with reader.interleave=1, fewer",
         ),
         (("reader.verify=true",), "reader.verify checks the checksums of TFRecord files; format=npz has none"),
         ((_H5, "dataset.compression=lzf"), "reader.mode=posix cannot decompress lzf"),

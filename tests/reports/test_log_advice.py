@@ -33,8 +33,8 @@ def test_random_reads_of_small_samples(tmp_path: Path) -> None:
     traces = [Traced("/d/a", 0, reads=_reads(17_000, 2 * KIB, -4 * KIB, 6.0))]
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 1)
     assert sentence == (
-        "17,000 reads of 2 KiB (median), 100 % of them not where the one before ended: store samples that are read "
-        "together side by side, or read whole files and shuffle in memory."
+        "17,000 reads of 2 KiB (median), 100 % of them not starting at the end of the previous one: store samples "
+        "that are read together next to each other, or read whole files and shuffle in memory."
     )
 
 
@@ -44,7 +44,8 @@ def test_small_reads_in_order_need_a_buffer(tmp_path: Path, traced: bool) -> Non
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 1, traced, SEQ_READS=2999, CONSEC_READS=2999)
     kind = "median" if traced else "mean"
     assert sentence == (
-        f"3,000 reads of 4 KiB ({kind}), 100 % of them where the one before ended: use a buffer of 1 MiB or more."
+        f"3,000 reads of 4 KiB ({kind}), 100 % of them starting at the end of the previous one: use a buffer of 1 MiB "
+        "or more."
     )
 
 
@@ -72,7 +73,8 @@ def test_small_writes_at_random_places(tmp_path: Path) -> None:
     traces = [Traced("/d/a", 0, writes=_reads(2000, 512, -1024, 6.0))]
     (sentence,) = _advice(tmp_path / "a.darshan", traces, 1)
     assert sentence.startswith(
-        "2,000 writes of 512 B (median), 100 % of them not where the one before ended: collect them in memory"
+        "2,000 writes of 512 B (median), 100 % of them not starting at the end of the previous one: collect them "
+        "in memory"
     )
 
 

@@ -72,8 +72,8 @@ def _several(source: SourceWorkload) -> Iterator[Fact]:
     key = "dataset.num_samples_per_file"
     yield Fact(
         key, "approximated",
-        f"all files are read, as by release 2.0.1; dlio_benchmark {REVISION} itself takes a number of files that is a "
-        "multiple of samples per file x batch x ranks",
+        f"all files are read, as by release 2.0.1; dlio_benchmark {REVISION} itself reads only a number of files that "
+        f"is a multiple of samples per file x batch x ranks",
     )  # fmt: skip
     if format_of(source) == "hdf5" and loader_of(source) != "tensorflow":
         yield Fact(key, "approximated", "a file stays open; dlio_benchmark opens it again for each sample")

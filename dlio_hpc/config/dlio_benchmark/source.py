@@ -120,9 +120,8 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
 
 
 def _one_level(data: dict[str, Any], path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the keys of the section `workload` together with the sections beside it, and the names of these sections.
-    The configuration that Hydra saves for a run has only the section `workload`. Raise ConfigError if a key has two
-    values.
+    """Return the keys of the section `workload` and of the sections next to it, and the names of these sections. The
+    configuration that Hydra saves for a run has only the section `workload`. Raise ConfigError if a key has two values.
     """
     inner = {key: value for key, value in data.items() if key != "workload"}
     outside = tuple(str(key) for key in inner if key not in HYDRA)

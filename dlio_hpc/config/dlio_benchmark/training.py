@@ -13,8 +13,8 @@ from dlio_hpc.config.dlio_benchmark.source import SourceWorkload, is_number
 
 
 class RandomTime(NamedTuple):
-    """A random time: its distribution in dlio-hpc, mean and standard deviation. text: difference to dlio_benchmark, if
-    any.
+    """A random time: its distribution in dlio-hpc, its mean and its standard deviation. text: difference from
+    dlio_benchmark; empty if there is none.
     """
 
     distribution: str

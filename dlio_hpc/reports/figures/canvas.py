@@ -1,4 +1,4 @@
-"""Style, colours, figures and scales of pictures. Pictures of the same data are equal byte by byte."""
+"""Style, colours, figures and scales of pictures. Pictures of the same data are identical byte by byte."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def sheet(
 
 
 def sentence(view: View, title: str, width: float, text: str) -> Figure:
-    """Return a figure that shows only a sentence. It replaces pictures for which there are no data."""
+    """Return a figure that shows only a sentence, for use instead of a picture if there are no data."""
     figure, (axes,) = sheet(view, title, width, 1.2)
     axes.axis("off")
     axes.text(0, 0.6, text, transform=axes.transAxes, color=GREY, va="center")

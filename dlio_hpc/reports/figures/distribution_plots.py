@@ -114,7 +114,7 @@ def latency(view: View, title: str) -> tuple[Figure | str, str]:
 
 def _mark_quantiles(axes: Axes, marks: list[tuple[float, str, str]]) -> None:
     """Mark quantiles with labelled lines. marks: value, name and colour of each quantile, smallest value first. Each
-    label has a row of its own above the histogram, so that labels do not overlap and no line crosses them.
+    label has its own row above the histogram, so that labels do not overlap and no line crosses a label.
     """
     low, high = axes.get_ylim()
     room = 1 / (1 - 0.075 * len(marks))

@@ -26,7 +26,7 @@ _OUTCOMES = {"regression": _BAD, "pass": _GOOD, "improved": _GOOD, "inconclusive
 
 class Band(NamedTuple):
     """A baseline with its tolerance. name: id of the baseline. job: name of the baseline's job. median: median of the
-    repeats of this job. tolerance: allowed deviation, relative to the median.
+    repeats of this job. tolerance: largest relative drop that still passes, as a fraction of the median.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Band(NamedTuple):
 
 
 def of_verdict(verdict: Verdict) -> Iterator[Picture]:
-    """Yield the picture of a verdict: the repeats of the job beside those of the reference, and the history. Yield
-    nothing if the verdict has no values.
+    """Yield the picture of a verdict: the repeats of the job next to the repeats of the reference, and the history.
+    Yield nothing if the verdict has no values.
     """
     if verdict.here is not None:
         with canvas.style():

@@ -151,7 +151,7 @@ def _ratio_ticks(least: float, most: float) -> list[float]:
 
 def repeats_plot(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
     """Draw a dot per repeat, in the order of the rounds. measured: measurements of the only point of the part. whose:
-    source of the data, which the picture shows.
+    source of the data, which is shown in the picture.
     """
     figure, (axes,) = plots.sheet(title, whose, 2.6, 1)
     metric = METRICS[finding.metric]

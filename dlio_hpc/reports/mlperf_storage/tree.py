@@ -175,7 +175,7 @@ def _readme(report: WrittenReport, placement: Placement) -> str:
     )
     return (
         f"{_TITLE}\n\n{report.headline}\n\n"
-        "A submission proper is made with MLCommons' own tool: https://github.com/mlcommons/storage. It runs the\n"
+        "A submission is made with MLCommons' own tool: https://github.com/mlcommons/storage. The tool runs the\n"
         "benchmark, checks the rules and writes the same folders. MLPerf is a trademark of MLCommons; a result that\n"
         "was not submitted and reviewed must not be called an MLPerf result.\n\n"
         f"The layout follows mlcommons/storage, revision {edition.revision} of {edition.date}.\n{lists}"
