@@ -619,7 +619,7 @@ def test_sections_beside_the_section_workload_are_imported(folder: Path, run: Ru
 
 @pytest.mark.parametrize(("text", "message"), [
     ("model: {depth: 50, width: 2}\ndata: {path: x}\n", "no such keys: model.depth"),
-    ("train: {epochs: 90, lr: 0.1}\ndataset: {name: imagenet}\n", "that is 2 of 3 keys"),
+    ("train: {epochs: 90, lr: 0.1}\ndataset: {name: imagenet}\n", "2 of 3 keys are unknown"),
     ("model: {name: unet}\noutput: {folder: x}\n", "no key of the file has an effect: model.name: unet: ignored"),
     ("workload: {train: {epoch: 2}}\nservices: {web: {image: y}}\ndataset: {format_: npz}\n", "did you mean 'format'?"),
 ])  # fmt: skip
