@@ -266,7 +266,7 @@ def _table(where: Path, stored: list[_StoredDataset]) -> str:
     lines += ["", "size: samples and auxiliary files, before compression; samples: number per file"]
     if any(entry.state == "unfinished" for entry in stored):
         lines.append(
-            "unfinished: a job that needs the dataset regenerates it; dlio-hpc datasets remove --unfinished removes it"
+            "unfinished: a job that needs it generates it again; dlio-hpc datasets remove --unfinished removes it"
         )
     if any(entry.state == "generating" for entry in stored):
         lines.append("generating: a job is writing the dataset")

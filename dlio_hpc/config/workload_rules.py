@@ -159,8 +159,8 @@ def check(dataset: Dataset, reader: Reader) -> None:
         (
             not framework and dataset.scan is not None and dataset.scan.needs_library,
             "reader.mode=posix cannot read these existing files, because they are compressed or have filters, or "
-            "because their chunks differ or were never written; only the library of their format reads them: set mode: "
-            "framework",
+            "because their chunks differ or were never written; only the library of their format reads them. Set "
+            "mode=framework",
         ),
         (
             reader.direct and not plain,

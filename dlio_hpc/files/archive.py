@@ -91,7 +91,8 @@ def create(directory: Path, target: Path) -> list[str]:
     target.parent.mkdir(parents=True, exist_ok=True)
     with rundir.replacing(target) as temporary:
         plan = directory / rundir.PLAN
-        if plan.exists() and not plan.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        is_private = plan.exists() and not plan.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        if is_private and not safe_folders.is_of_group(target.parent):
             temporary.chmod(0o600)
         _pack(directory, manifest, temporary)
         if errors := faults(temporary):

@@ -268,7 +268,7 @@ def test_files_are_for_everybody_whatever_the_umask(run: Run, tmp_path: Path) ->
     (["/proc/nowhere"], 6, "cannot write /proc/nowhere/bin/dlio-hpc: No such file or directory"),
     (["s3://bucket"], 2, "s3://bucket"),
     (["site", "--env", "HOME"], 2, "expected NAME=VALUE, such as DLIO_HPC_SITE=mycluster, not 'HOME'"),
-    (["site", "--env", "A B=1"], 2, "not 'A B=1'"),
+    (["site", "--env", "A B=1"], 2, "instead of A B in 'A B=1'"),
     ([], 2, "Missing argument 'PREFIX'"),
 ])  # fmt: skip
 def test_what_cannot_be_installed_is_refused(

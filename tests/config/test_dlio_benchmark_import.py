@@ -545,7 +545,7 @@ def test_computation_times(folder: Path, time: str, expected: tuple[str, float, 
         (("checkpoint_after_epoch=6",), False, ""),
         (("steps_between_checkpoints=0",), False, ""),
         (("steps_between_checkpoints=4",), True, "steps are counted over all epochs"),
-        (("checkpoint_after_epoch=2",), True, "one after each of 5 epochs; dlio_benchmark writes 2"),
+        (("checkpoint_after_epoch=2",), True, "a checkpoint after each of 5 epochs; dlio_benchmark writes 2"),
     ],
 )
 def test_times_of_checkpoints(folder: Path, overrides: tuple[str, ...], is_written: bool, note: str) -> None:
@@ -618,7 +618,7 @@ def test_sections_beside_the_section_workload_are_imported(folder: Path, run: Ru
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("model: {depth: 50, width: 2}\ndata: {path: x}\n", "no such keys: model.depth"),
+    ("model: {depth: 50, width: 2}\ndata: {path: x}\n", "3 of 3 keys are unknown: model.depth"),
     ("train: {epochs: 90, lr: 0.1}\ndataset: {name: imagenet}\n", "2 of 3 keys are unknown"),
     ("model: {name: unet}\noutput: {folder: x}\n", "no key of the file has an effect: model.name: unet: ignored"),
     ("workload: {train: {epoch: 2}}\nservices: {web: {image: y}}\ndataset: {format_: npz}\n", "did you mean 'format'?"),

@@ -63,7 +63,7 @@ def test_a_job_reads_images_and_leaves_them_alone(run: Run, photos: Path, tmp_pa
     assert (dataset["files"], dataset["samples"], dataset["bytes"]) == (11, 11, total)
     assert dataset["is_existing"]
     assert dataset["path"] == str(tmp_path / "data")
-    assert any("contents are not compared" in note for note in done.job["notes"])
+    assert any("contents are not verified" in note for note in done.job["notes"])
     assert _state(tmp_path / "data") == before
     again = _submit(run, photos, "--wait")
     assert again.code == 0
@@ -82,7 +82,7 @@ def test_a_dry_run_writes_nothing(run: Run, photos: Path, tmp_path: Path) -> Non
     before = _state(tmp_path)
     done = _submit(run, photos, "--dry-run")
     assert done.code == 0
-    assert "note: existing dataset: its contents are not compared" in done.err
+    assert "note: existing dataset: its contents are not verified" in done.err
     assert run("dlio-hpc", "estimate", photos, "-s", "local", "-d", "data", "--existing", "**").code == 0
     assert _state(tmp_path) == before
 

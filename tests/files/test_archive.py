@@ -46,6 +46,19 @@ def test_a_fresh_archive_is_sound_and_holds_every_file(job: Path, packed: Path) 
     assert set(manifest["files"]) == {"job.out", "job.sh", "plan.json", "runs/01-measure/result.json"}
 
 
+@pytest.mark.parametrize(("folder_mode", "group_reads"), [(0o755, False), (0o2770, True)])
+def test_the_group_reads_archives_of_private_jobs_in_a_shared_folder(
+    job: Path, tmp_path: Path, folder_mode: int, group_reads: bool
+) -> None:
+    """A user with umask 077 archives into the folder of a group."""
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    folder.chmod(folder_mode)
+    (job / "plan.json").chmod(0o600)
+    archive.create(job, folder / "a.tar.zst")
+    assert bool((folder / "a.tar.zst").stat().st_mode & 0o040) == group_reads
+
+
 def test_the_same_files_give_the_same_bytes(job: Path, packed: Path, tmp_path: Path) -> None:
     os.utime(job / "plan.json", (1, 1))
     (job / ".plan.json.1.tmp").write_text("a write that was interrupted")

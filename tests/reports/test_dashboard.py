@@ -267,6 +267,7 @@ def test_no_jobs_are_no_good_news(tmp_path: Path) -> None:
 
 def test_the_page_has_colour_and_word_of_each_state(archives: Path) -> None:
     html = html_page.render(_page(archives))
+    assert '<meta name="generator" content="dlio-hpc">' in html, "a page that the next night may replace"
     template = html[html.index("<style>") : html.index("</style>")]
     for state in get_args(NightState):
         assert f".badge.{state.replace(' ', '-')}" in template
