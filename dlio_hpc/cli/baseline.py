@@ -55,15 +55,16 @@ def accept(
     if not jobs:
         raise ConfigError(f"{job} has no job that has ended; see dlio-hpc status")
     nights, folder = together([selected.entry for selected in jobs]), jobs[0].folder
-    before = {accepted.group.key: accepted.id for accepted in baselines.active(_read(folder))}
+    present = {accepted.group.key: accepted for accepted in baselines.active(_read(folder))}
     accepted = baselines.accept(
         folder, nights[-1], message, force, sign, nights[:-1], judged_jobs.entries(folder, console.say),
         jobs[-1].study,
     )  # fmt: skip
     for made in accepted:
-        replaced = before.get(made.group.key)
+        replaced = present.get(made.group.key)
         if not as_json:
-            change = f", in place of {replaced}" if replaced else ""
+            by = f", which {replaced.who} accepted" if replaced and replaced.who != made.who else ""
+            change = f", in place of {replaced.id}{by}" if replaced else ""
             console.show(f"accepted {made.id} as the baseline of {made.group.key.title}{change}")
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
@@ -74,6 +75,7 @@ def accept(
     if as_json:
         from dlio_hpc.documents import judgements
 
+        before = {key: replaced.id for key, replaced in present.items()}
         console.print_json(judgements.of_made(accepted, before, left_out))
 
 
@@ -115,7 +117,7 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
         console.print_json(judgements.of_shown(chosen, decisions.signers.get(chosen.accepted.id)))
     else:
         for label, text in baseline_rows.facts(chosen, decisions.signers.get(chosen.accepted.id)):
-            console.show(f"{label:20}{text}")
+            console.show(f"{label:20} {text}")
 
 
 @baseline.command()
@@ -136,7 +138,7 @@ def retire(name: str, archive: Path | None, runs: Path, message: str, sign: Path
 
         console.print_json(BaselineRetireDocument(made.id, made.message, made.who, made.when))
     else:
-        console.show(f"{made.id}: retired")
+        console.show(f"{made.id}: retired. Its key has no baseline now, until another job is accepted")
 
 
 def _read(folder: Path) -> baselines.Decisions:

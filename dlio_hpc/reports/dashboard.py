@@ -225,7 +225,7 @@ def _card(row: Standing, last: date, anchor: str, address: Address) -> Card:
         summary=f"That night: {_summary(row)}." if row.night != last else f"{_summary(row)}.",
         links=links,
         lines=[_line(verdict, row, last) for verdict in judged.verdicts],
-        notes=notes,
+        notes=list(dict.fromkeys(notes)),
     )
 
 

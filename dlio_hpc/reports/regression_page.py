@@ -54,8 +54,14 @@ def of_suite(verdict: SuiteVerdict) -> list[Section]:
 
 def _first_step(verdict: SuiteVerdict, job: str) -> str:
     """Return advice on what to do with the first night of a suite."""
+    accept = f"dlio-hpc baseline accept {job} --message '...'"
     if verdict.exit_code == 0:
-        return f"To make this job the baseline: dlio-hpc baseline accept {job} --message '...'"
+        return f"To make this job the baseline: {accept}"
+    if all(check.outcome == "inconclusive" for check in verdict.acceptance.unmet):
+        return (
+            "No criterion failed, but this night does not decide all of them; see below. Another night shows more. To "
+            f"make this job the baseline nevertheless: {accept}"
+        )
     return "Do not make this night the baseline: see below which criteria are not met, and measure another night."
 
 

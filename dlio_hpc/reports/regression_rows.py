@@ -1,5 +1,6 @@
 """Verdicts as table rows and lines, for the terminal, the HTML page and the JUnit file."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -97,8 +98,9 @@ def legend(verdicts: Sequence[Verdict]) -> list[str]:
             "this job: median of the runs of the job. reference: median of the runs that the job is compared with. n: "
             "numbers of these runs."
             + (
-                " ratio: this job to the nights at the level of the reference; below 1 is worse. interval: 90 % "
-                "interval of the ratio."
+                " ratio: this job to the nights at the level of the reference; below 1 is worse. It compares levels, "
+                "which outlying runs do not change; if runs are scattered, it differs from the ratio of the medians. "
+                "interval: 90 % interval of the ratio."
             )
             * any(verdict.ratio is not None and not verdict.is_of_itself for verdict in verdicts)
         )
@@ -138,7 +140,8 @@ def summary(judgement: Judgement) -> str:
     outcome. For a single verdict, return its outcome and its reason. If the reason begins with the outcome, the outcome
     is not repeated.
     """
-    worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
+    gravest = [verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome]
+    worst = min(gravest, key=lambda verdict: math.inf if verdict.ratio is None else verdict.ratio, default=None)
     name = label(judgement.outcome)
     if worst is None or len(judgement.verdicts) == 1:
         return f"{name}: {worst.why.removeprefix(f'{worst.outcome}: ')}" if worst else judgement.text

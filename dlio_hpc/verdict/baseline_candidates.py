@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlio_hpc.base.errors import DlioError
+from dlio_hpc.base.units import counted
 from dlio_hpc.plan.study import Study
 from dlio_hpc.verdict import (
     acceptance,
@@ -92,6 +93,7 @@ def objections(
         _faults(entry, candidate)
         or [
             *(text for key, text in failed if key in (None, candidate.group.key)),
+            *_fewer_runs(candidate, active),
             *(
                 _brief_drops(candidate, earlier[candidate.job.job], priors[candidate.job.job])
                 or [text for key, text in regressions if key == candidate.group.key][:1]
@@ -112,6 +114,20 @@ def _faults(entry: Entry, candidate: BaselineCandidate) -> list[str]:
     if not group.is_of_storage:
         lines.append(f"the storage was not measured: {group.storage_words}")
     return lines
+
+
+def _fewer_runs(candidate: BaselineCandidate, active: Sequence[Accepted]) -> list[str]:
+    """Return an objection if the candidate has less than half as many runs as the baseline that it would replace.
+    active: the active baselines.
+    """
+    group = candidate.group
+    replaced = next((baseline for baseline in active if baseline.group.key == group.key), None)
+    if replaced is None or 2 * len(group.good) >= len(replaced.group.good):
+        return []
+    return [
+        f"{group.key.title} has {counted(len(group.good), 'run')}, and {replaced.id}, which it would replace, has "
+        f"{len(replaced.group.good)}"
+    ]
 
 
 def _failed_criteria(

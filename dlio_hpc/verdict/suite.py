@@ -49,6 +49,7 @@ class SuiteVerdict(Struct, frozen=True):
         return all(verdict.outcome == "not_comparable" and not verdict.reference for verdict in self.judgement.verdicts)
 
 
+_FAULTS: tuple[Outcome, ...] = ("invalid", "infrastructure", "incomplete")
 # A suite without a criteria file still requires that runs are valid and that storage was measured.
 _NO_CRITERIA = Criteria(name="none")
 
@@ -153,6 +154,8 @@ def _details(
     judgement: Judgement, accepted: Acceptance, effects: Sequence[PairedEffect], known: Sequence[Key]
 ) -> Iterator[str]:
     verdicts = judgement.verdicts
+    if faulty := [verdict for verdict in verdicts if verdict.outcome in _FAULTS]:
+        yield min(faulty, key=lambda verdict: list(OUTCOMES).index(verdict.outcome)).why
     for outcome in ("regression", "inconclusive"):
         compared = [verdict for verdict in verdicts if verdict.ratio is not None and not verdict.is_of_itself]
         if concerned := [verdict for verdict in compared if verdict.outcome == outcome]:

@@ -169,6 +169,16 @@ def test_a_changed_criteria_file_does_not_change_the_verdict_on_a_past_night(tmp
     assert kept.criteria["spread"].max_spread == 0.25
 
 
+def test_a_night_with_far_fewer_runs_than_the_baseline_needs_force(tmp_path: Path) -> None:
+    """A member of the group measured one run, with the archive of the facility."""
+    baselines.accept(tmp_path, nights.entry(1, [100.0, 101.0, 100.5]), "quiet night")
+    with pytest.raises(ConfigError, match=r"has 1 run, and nightly-001-\w+, which it would replace, has 3; --force"):
+        baselines.accept(tmp_path, nights.entry(2, [100.0]), "mine")
+    (made,) = baselines.accept(tmp_path, nights.entry(2, [100.0]), "mine", force=True)
+    assert "which it would replace, has 3" in made.warnings[0]
+    baselines.accept(tmp_path, nights.entry(3, [100.0, 100.1]), "two are enough after one")
+
+
 def test_a_night_that_is_a_regression_against_the_baseline_needs_force(tmp_path: Path) -> None:
     good, slow = nights.entry(1, [100.0, 101.0, 99.0]), nights.entry(2, [3.0, 3.1, 2.9])
     baselines.accept(tmp_path, good, "first", past=[good])

@@ -403,7 +403,7 @@ def test_the_commands_show_who_signed(tmp_path: Path, run: Run, keys: Path) -> N
     facility = {"DLIO_HPC_SITE_PATH": str(keys / "facility")}
     baselines.accept(tmp_path, nights.entry(0, [100.0]), "quiet", key=keys / "alice")
     shown = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path, **facility)
-    assert "signature           valid, of alice@site" in shown.out
+    assert "signature            valid, of alice@site" in shown.out
     as_json = run("dlio-hpc", "baseline", "show", "nightly-000", "--archive", tmp_path, "--json", **facility)
     assert as_json.json["signed_by"] == "alice@site"
     (path,) = (tmp_path / rundir.BASELINES).glob("*.sig")
