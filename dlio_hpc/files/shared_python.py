@@ -80,8 +80,7 @@ def main() -> None:
     if closed is not None:
         print(
             f"Other users cannot use {interpreter()}, from which the environment in {prefix} would be made: {closed} "
-            "is closed to them. Name an interpreter that all users can use: make install PYTHON=/usr/bin/python3 "
-            f"PREFIX={prefix}",
+            "is closed to them. Name an interpreter that all users can use: add PYTHON=/usr/bin/python3 to the command",
             file=sys.stderr,
         )
         sys.exit(2)
