@@ -24,8 +24,8 @@ _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": 
 
 # Explanation of the table of a scaling curve.
 SCALING_LEGEND = (
-    "Computation is emulated: a step takes as long on many ranks as on one rank. The speed-up shows how the storage "
-    "scales; the program may scale less well."
+    "Computation is emulated: a step takes as long on many ranks as on one rank. The speed-up shows how reading "
+    "scales: the storage, and the processors that the ranks of a node share. The program may scale less well."
 )
 
 

@@ -33,14 +33,21 @@ _REASONS = 8
 
 
 def heading(outcome: StudyOutcome) -> list[str]:
-    """Return lines with the description, the size and the site of a study."""
+    """Return lines with the description, the size and the site of a study. If all points have the same numbers of nodes
+    and ranks, the lines include these numbers.
+    """
     study = outcome.study
     size = f"{counted(len(study.points), 'point')} x {counted(study.repeat, 'measurement')}{study.in_nights}"
     jobs = counted(len(outcome.jobs), "job")
     more = f", {counted(outcome.others, 'duplicate')} left out" if outcome.others else ""
+    scales = {(point.nodes, point.ranks_per_node) for point in study.points}
+    scale = ""
+    if len(scales) == 1:
+        ((nodes, ranks),) = scales
+        scale = f", {counted(nodes, 'node')} x {counted(ranks, 'rank')}"
     return [
         *([study.description] if study.description else []),
-        f"{size} in rounds, shuffled with seed {study.seed}; {jobs} on {study.site.name}{more}",
+        f"{size} in rounds, shuffled with seed {study.seed}; {jobs} on {study.site.name}{scale}{more}",
     ]
 
 

@@ -100,7 +100,9 @@ def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) ->
     text = _shown(threads)
     assert max(map(len, text.splitlines())) <= 100
     shown = " ".join(text.split())
-    assert "4 points x 3 measurements in rounds, shuffled with seed 7" in shown
+    assert re.search(
+        r"4 points x 3 measurements in rounds, shuffled with seed 7; \d jobs? on local, 1 node x 4 ranks", shown
+    )
     assert re.search(r"1 3 .* worse\b", shown)
     assert re.search(
         r"Best: read_threads=[48], 1\.[34]\d x the reference \(read_threads=2\); 95 % interval 1\.[23]", shown

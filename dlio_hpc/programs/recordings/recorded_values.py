@@ -500,7 +500,9 @@ def of_own_loop(program: RecordedProgram, data: RecordedData, loop: OwnLoop) -> 
         "reader.batch_size": loop.batch,
         "reader.read_threads": _recorded(1, "no worker processes", "medium"),
         "reader.prefetch": DerivedValue(
-            None, "unknown", "the program's own loop does not show how much it reads ahead"
+            0,
+            "low",
+            "a loop reads a batch when it needs it; whether a thread of the program reads ahead is not recorded",
         ),
         "reader.shard": _recorded(is_sharded, "files of each rank", "medium"),
         "reader.shuffle.files": order if not has_many or len(data.files) > 1 else order._replace(value=False),
