@@ -1081,6 +1081,28 @@ def test_a_loop_with_another_order_in_each_pass_trains(tmp_path: Path) -> None:
     assert {keys[key].confidence for key in ("train.epochs", "reader.batch_size", "compute.time")} <= {"medium", "low"}
 
 
+def test_a_loop_reads_nothing_ahead_and_counts_samples(tmp_path: Path) -> None:
+    events = Events(tmp_path)
+    _files(events, 24)
+    _loop(events, 3, [list(range(24)), list(range(24))[::-1]], 4)
+    keys = _one(tmp_path, events).derived.keys
+    assert (keys["reader.prefetch"].value, keys["reader.prefetch"].confidence) == (0, "low")
+    assert "18 bursts of 4 samples per rank" in keys["compute.time"].evidence
+    assert keys["compute.time"].confidence == "medium"
+
+
+def test_pauses_between_a_part_of_the_steps_are_uncertain(tmp_path: Path) -> None:
+    """On a busy machine, the pauses of most steps are hidden: three of four are as short as a read."""
+    events = Events(tmp_path)
+    _files(events, 24)
+    for order in (range(24), range(23, -1, -1), range(24)):
+        for place, file in enumerate(order):
+            events.add("open", file, 0)
+            events.time += 0.5 if place % 8 in (0, 1, 7) else 0.0005
+    keys = _one(tmp_path, events).derived.keys
+    assert {keys[key].confidence for key in ("reader.batch_size", "compute.time")} <= {"low", "unknown"}
+
+
 def test_a_loop_that_reads_its_files_once_is_not_shown_to_train(tmp_path: Path) -> None:
     events = Events(tmp_path)
     _files(events, 24)

@@ -2,6 +2,7 @@
 computes.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -168,9 +169,9 @@ class Pace(NamedTuple):
     bytes: float = 0.0
 
 
-def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
+def pace(steps: DetectedSteps | None, sample: DerivedValue, shown: Callable[[float], str] = format_size) -> Pace:
     """Return the pace of a training run. steps: None if no steps were detected; all values are then unknown. sample:
-    size of a sample in bytes, 0 if it is unknown.
+    size of a sample in bytes, 0 if it is unknown. shown: function that formats the size of a burst.
     """
     if steps is None:
         nothing = "reads have no regular pauses"
@@ -183,7 +184,7 @@ def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
     level: Confidence = "high" if steps.spread < 0.15 else "medium" if steps.spread < 0.4 else "low"
     level = weaker(level, "high" if steps.number >= ENOUGH else "low")
     reader = "rank" if steps.workers == 1 else f"worker process ({steps.workers} per rank)"
-    bursts = f"{steps.number:,} bursts of {format_size(steps.bytes)} per {reader}"
+    bursts = f"{steps.number:,} bursts of {shown(steps.bytes)} per {reader}"
     is_ahead = steps.first > 1.7 or steps.workers > 1
     seconds, ends = (steps.period_s, "start to start") if is_ahead else (steps.pause_s, "end to start")
     evidence = f"{bursts}, {format_seconds(seconds)} from {ends} (median; half of them within +-{steps.spread:.0%})"

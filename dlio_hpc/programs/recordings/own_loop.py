@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.programs.files import extents, step_detection
 from dlio_hpc.programs.recordings.recorded_files import Read, RecordedData
@@ -18,6 +19,8 @@ _AGAIN, _STEPS = 1.5, 4
 # Share of steps with equal batches, from which on they are the batch. Steps for which a read lasts, beyond which data
 # are rather kept in memory.
 _SAME, _LASTS = 0.9, 16
+# Largest relative difference between the samples of all bursts and those of all reads.
+_MOST_APART = 0.3
 # Formats whose reads have rows.
 _TABLES = ("csv", "parquet")
 _ONE = DerivedValue(1, "high", "a sample")
@@ -58,19 +61,29 @@ def of(ranks: Sequence[RankRecording], data: RecordedData) -> OwnLoop:
     visits = [_visits(reads, data) for reads in _by_rank(ranks, data)]
     units = [[visit.unit for visit in mine] for mine in visits if mine]
     times = _times(visits, data)
-    pace = step_detection.pace(step_detection.find(_reads(visits)), _ONE)
+    pace = step_detection.pace(step_detection.find(_reads(visits)), _ONE, lambda size: counted(round(size), "sample"))
     epochs = max(1, round(times))
     level: Confidence = "medium" if abs(times - epochs) < 0.05 * epochs else "low"
-    batch = pace.batch.at_most("medium")
     bursts = 0 if pace.begins is None else len(pace.begins)
+    at_most: Confidence = "medium" if _are_all_in_bursts(visits, bursts * pace.bytes) else "low"
+    batch = pace.batch.at_most(at_most)
     return OwnLoop(
         visits, times, any(map(_is_drawn, units)), any(map(_goes_back, units)),
         bursts >= _STEPS * max(times, 1) and batch.value > 1 and batch.confidence == "medium",
         _of_steps(ranks, visits) or batch,
-        pace.compute_s.at_most("medium"),
+        pace.compute_s.at_most(at_most),
         DerivedValue(epochs, level, f"each file or row was read {times:.3g} times by a rank"),
         max(rank.steps for rank in ranks),
     )  # fmt: skip
+
+
+def _are_all_in_bursts(visits: Sequence[Sequence[Visit]], samples: float) -> bool:
+    """Return whether bursts of the median size contain about all samples that a rank read. Otherwise, some bursts
+    contain several steps, and the pauses between bursts are not the pauses between steps. samples: number of bursts of
+    a rank, multiplied by their median size.
+    """
+    whole = [sum(visit.samples for visit in mine) for mine in visits if mine]
+    return bool(whole) and abs(samples / statistics.median(whole) - 1) < _MOST_APART
 
 
 def _times(visits: Sequence[Sequence[Visit]], data: RecordedData) -> float:
