@@ -1,6 +1,7 @@
 """Commands are killed or find the disk full at the worst moment; every verb tells the truth afterwards."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -101,8 +102,7 @@ def _called(folder: Path, change: str, *arguments: object) -> subprocess.Complet
     environment = _broken(folder, change)
     command = [str(BIN / str(arguments[0])), *map(str, arguments[1:])]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    (folder / "broken" / "sitecustomize.py").unlink()
-    (folder / "broken").rmdir()
+    shutil.rmtree(folder / "broken")
     return done
 
 
