@@ -36,6 +36,8 @@ _ELSEWHERE = {
     "num_files_train": "files", "num_samples_per_file": "samples_per_file", "pattern": "glob", "path": "glob",
     "computation_time": "time", "partition": "queue", "time": "walltime", "project": "account",
 }  # fmt: skip
+# MB/s in other units of rates, at the end of a key.
+_IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
 # Formats of images, which are not generated.
 _IMAGES = ("jpeg", "jpg", "png", "image", "images", "tiff")
 # Least length of the beginning of a key by which the key is suggested.
@@ -111,12 +113,11 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
 
 def _of_other_unit(name: str, known: Sequence[str]) -> str | None:
     """Return a suggestion for a key with another unit, such as min_read_GBps; None if it is not such a key."""
-    match = re.fullmatch(r"(\w+_)(G|T)(i?)Bps", name)
-    meant = f"{match[1]}MBps" if match else ""
-    if match is None or meant not in known:
+    begin, _, unit = name.rpartition("_")
+    meant = f"{begin}_MBps"
+    if unit not in _IN_MBPS or meant not in known:
         return None
-    factor = {"G": "1000", "T": "1000000"}[match[2]] if not match[3] else {"G": "1073.74", "T": "1099511.63"}[match[2]]
-    return f"did you mean {meant!r}? Multiply the value by {factor}, because its unit is MB/s; "
+    return f"did you mean {meant!r}? Multiply the value by {_IN_MBPS[unit]}, because its unit is MB/s; "
 
 
 def keys_of(kind: Any, section: str = "") -> Iterator[str]:

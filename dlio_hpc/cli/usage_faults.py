@@ -16,7 +16,7 @@ _ELSEWHERE = {
     "--project": "--account", "--data-dir": "--data", "--data-folder": "--data",
 }  # fmt: skip
 # Options that give the ranks of all nodes together.
-_ALL_RANKS = ("-n", "--ntasks", "--np", "-np", "--ranks", "--num-tasks")
+_ALL_RANKS = ("-n", "--ntasks", "--np", "--ranks", "--num-tasks")
 # Options of fio, IOR and elbencho, and the setting that has this effect.
 _SETTINGS = {
     "--ioengine": "reader.engine=io_uring", "--iodepth": "reader.queue_depth=16", "--direct": "reader.direct=true",

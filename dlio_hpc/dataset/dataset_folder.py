@@ -306,7 +306,7 @@ def require(stored: StoredDataset) -> None:
     folder = Path(stored.folder)
     if read(folder) is not None:
         raise ConfigError(f"the dataset in {folder} is unfinished; generate it again with --generate auto")
-    existing_names = sorted(path.parent.name for path in folder.parent.glob(f"*/{FINGERPRINT_FILE}"))
+    existing_names = sorted(path.parent.name for path in folder.parent.glob(rundir.DATASETS))
     listing = f"existing: {', '.join(existing_names)}" if existing_names else "none exists"
     raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({listing}); generate it with --generate auto")
 

@@ -28,7 +28,7 @@ class _Signs(NamedTuple):
 _KINDS: dict[FolderKind, _Signs] = {
     "jobs": _Signs((rundir.JOBS, f"[!.]*/{rundir.STUDY}"), "dlio-runs", ("..",)),
     "archives": _Signs((f"*{rundir.ARCHIVE_SUFFIX}",), "dlio-runs/archive", ("archive", "../archive", "..")),
-    "datasets": _Signs((f"*/{FINGERPRINT_FILE}",), "dlio-data", ("..",)),
+    "datasets": _Signs((rundir.DATASETS,), "dlio-data", ("..",)),
 }
 # Folders that are themselves a job, a study or a dataset, by the file that shows it.
 _MEMBERS = {rundir.JOB: "a job", rundir.STUDY: "a study", FINGERPRINT_FILE: "a dataset"}

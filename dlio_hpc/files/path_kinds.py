@@ -70,7 +70,7 @@ _KINDS = (
     PathKind("a folder of archives; give the archives in it: {path}/*.tar.zst",
              lambda path: path.is_dir() and next(path.glob(f"*{_ARCHIVE}"), None) is not None),
     PathKind("a folder of datasets; dlio-hpc datasets list --data {path} lists them",
-             lambda path: path.is_dir() and next(path.glob(f"*/{rundir.DATASET}"), None) is not None),
+             lambda path: path.is_dir() and next(path.glob(rundir.DATASETS), None) is not None),
     PathKind("a dataset; dlio-hpc datasets verify {path} checks it", lambda path: (path / rundir.DATASET).is_file()),
     PathKind("an archive of a job; dlio-hpc report {path} shows it",
              lambda path: path.name.endswith(_ARCHIVE) and path.is_file()),

@@ -56,6 +56,7 @@ RECORDS = (PLAN, SCRIPT, JOB, STUDY, EXIT_STATUS, ENVIRONMENT, MANIFEST, RESULT,
 LARGEST_DOCUMENT = 64 << 20
 # Glob pattern of job directories in a folder of jobs. Incomplete directories have names that begin with a dot.
 JOBS = f"[!.]*/{JOB}"
+DATASETS = f"*/{DATASET}"
 # Flags for opening lock files: links are not followed, and pipes do not block.
 _LOCKED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

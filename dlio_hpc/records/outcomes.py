@@ -37,6 +37,15 @@ OUTCOMES: dict[Outcome, Meaning] = {
 }
 
 
+# Outcomes of jobs and runs whose results cannot be used.
+FAULTS: tuple[Outcome, ...] = ("invalid", "infrastructure", "incomplete")
+
+
+def severity(outcome: Outcome) -> int:
+    """Return the rank of an outcome: 0 is the most severe."""
+    return list(OUTCOMES).index(outcome)
+
+
 def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
     """Return the most severe of these outcomes, or None if there are none."""
     present = set(outcomes)

@@ -14,7 +14,6 @@ from dlio_hpc.verdict.criterion_result import Check, advice_lines
 
 _HEADER = ("verdict", "criterion", "required", "measured", "runs")
 _EVIDENCE = ("night", "job", "run", "measured", "run alone")
-_MET = ("pass", "skipped")
 _ROWS = 12
 
 
@@ -50,7 +49,7 @@ def _is_shown(check: Check) -> bool:
     """Return whether a check has its own section. A check that is met has no section. A check of a metric with the
     outcome `cached` has no section either, because the section on the check of the storage already states the reason.
     """
-    return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
+    return not check.is_met and not (check.outcome == "cached" and check.metric)
 
 
 def _facts(accepted: Acceptance) -> Iterator[Facts]:

@@ -152,8 +152,9 @@ def _is_missed(row: Standing, last: date) -> bool:
     since = last - timedelta(days=_EXPECTED)
     if not since <= row.night < last:
         return False
-    nights = {night for night in (night_of(job.ended) for job in row.jobs) if night >= since}
-    return row.kind != "single" or (row.has_baseline and len(nights) > 1)
+    if row.kind != "single":
+        return True
+    return row.has_baseline and any(since <= night_of(job.ended) < row.night for job in reversed(row.jobs))
 
 
 def _counts(ran: Sequence[Standing], missed: Sequence[Standing]) -> str:

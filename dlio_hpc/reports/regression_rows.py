@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlio_hpc.files import rundir
-from dlio_hpc.records.outcomes import OUTCOMES, label
+from dlio_hpc.records.outcomes import OUTCOMES, label, severity
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import regression
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
@@ -33,8 +33,7 @@ class VerdictTable(NamedTuple):
 
 def by_severity(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the verdicts, the most severe first."""
-    order = list(OUTCOMES)
-    return sorted(verdicts, key=lambda verdict: order.index(verdict.outcome))
+    return sorted(verdicts, key=lambda verdict: severity(verdict.outcome))
 
 
 def table(verdicts: Sequence[Verdict]) -> VerdictTable:

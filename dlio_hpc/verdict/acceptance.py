@@ -72,7 +72,7 @@ class Acceptance(Struct, frozen=True):
     @property
     def unmet(self) -> list[Check]:
         """Checks that failed or have no verdict. Skipped checks are not included."""
-        return [check for check in self.checks if check.outcome not in ("pass", "skipped")]
+        return [check for check in self.checks if not check.is_met]
 
     @property
     def groups(self) -> list[str]:

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.records import outcomes
-from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
+from dlio_hpc.records.outcomes import FAULTS, OUTCOMES, Outcome, label
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict import regression, run_groups, site_spread, trend
@@ -229,7 +229,7 @@ def _is_before(past: Entry, entry: Entry) -> bool:
 
 def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:
     verdicts = _groups(entry, run_groups.of(entry), history, references, terms)
-    if entry.fault is not None and not any(verdict.outcome in _FAULTS for verdict in verdicts):
+    if entry.fault is not None and not any(verdict.outcome in FAULTS for verdict in verdicts):
         outcome = _fault(entry.exit_code)
         code = OUTCOMES[outcome].exit_code
         verdicts.append(Verdict(entry.job, terms.metrics[0], outcome, code, entry.fault, terms.tolerance))
@@ -238,9 +238,6 @@ def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference]
         why = "the job has no measured runs"
         verdicts.append(Verdict(entry.job, terms.metrics[0], "not_comparable", code, why, terms.tolerance))
     return verdicts
-
-
-_FAULTS: tuple[Outcome, ...] = ("invalid", "infrastructure", "incomplete")
 
 
 def _fault(code: int) -> Outcome:

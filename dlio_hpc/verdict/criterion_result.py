@@ -88,6 +88,11 @@ class Check(Struct, frozen=True):
     advice: tuple[str, ...] = ()
 
     @property
+    def is_met(self) -> bool:
+        """Whether the criterion is met or was skipped."""
+        return self.outcome in ("pass", "skipped")
+
+    @property
     def measured(self) -> str:
         """The value with its confidence interval, or the result as text if there is no value."""
         if self.value is None or self.key == "gaps":

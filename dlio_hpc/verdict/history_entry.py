@@ -238,23 +238,29 @@ def without_copies(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return the entries. An entry with the same runs as an earlier entry becomes invalid, because two jobs cannot have
     the same times and results. Such a copy of a good job must not be used as another measurement.
     """
-    originals: dict[tuple[Any, ...], str] = {}
+    originals: dict[str, list[Entry]] = {}
     made = []
     for entry in entries:
-        measured = [run for run in entry.measurements if run.metrics]
-        runs = tuple((run.key, run.started, run.ended, *run.metrics.items()) for run in measured)
-        original = originals.setdefault((entry.created, runs), entry.job) if runs else entry.job
-        if original != entry.job:
-            fault = f"it has the same runs as {original}, at the same times: one of the two is a copy; remove the copy"
-            measurements = tuple(
-                structs.replace(run, fault=run.fault or fault, exit_code=run.exit_code or InvalidRun.exit_code)
-                for run in entry.measurements
-            )
-            entry = structs.replace(  # noqa: PLW2901
-                entry, fault=fault, exit_code=InvalidRun.exit_code, measurements=measurements
-            )
-        made.append(entry)
+        others = originals.setdefault(entry.created, [])
+        original = next((other for other in others if _measured(other) == _measured(entry)), None)
+        others.append(entry)
+        made.append(_copy(entry, original) if original is not None and _measured(entry) else entry)
     return tuple(made)
+
+
+def _copy(entry: Entry, original: Entry) -> Entry:
+    """Return the entry of a copy of a job, which is invalid as a whole and in each run."""
+    fault = f"it has the same runs as {original.job}, at the same times: one of the two is a copy; remove the copy"
+    runs = tuple(
+        structs.replace(run, fault=run.fault or fault, exit_code=run.exit_code or InvalidRun.exit_code)
+        for run in entry.measurements
+    )
+    return structs.replace(entry, fault=fault, exit_code=InvalidRun.exit_code, measurements=runs)
+
+
+def _measured(entry: Entry) -> list[tuple[Any, ...]]:
+    """Return the measurement keys, times and metrics of the runs that have metrics."""
+    return [(run.key, run.started, run.ended, run.metrics) for run in entry.measurements if run.metrics]
 
 
 def _place(run: Measurement) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.base.counted_progress import Report
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
-from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, of_exit_code, worst
+from dlio_hpc.records.outcomes import FAULTS, OUTCOMES, Outcome, label, of_exit_code, severity, worst
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.verdict import (
     acceptance,
@@ -49,7 +49,6 @@ class SuiteVerdict(Struct, frozen=True):
         return all(verdict.outcome == "not_comparable" and not verdict.reference for verdict in self.judgement.verdicts)
 
 
-_FAULTS: tuple[Outcome, ...] = ("invalid", "infrastructure", "incomplete")
 # A suite without a criteria file still requires that runs are valid and that storage was measured.
 _NO_CRITERIA = Criteria(name="none")
 
@@ -154,8 +153,8 @@ def _details(
     judgement: Judgement, accepted: Acceptance, effects: Sequence[PairedEffect], known: Sequence[Key]
 ) -> Iterator[str]:
     verdicts = judgement.verdicts
-    if faulty := [verdict for verdict in verdicts if verdict.outcome in _FAULTS]:
-        yield min(faulty, key=lambda verdict: list(OUTCOMES).index(verdict.outcome)).why
+    if faulty := [verdict for verdict in verdicts if verdict.outcome in FAULTS]:
+        yield min(faulty, key=lambda verdict: severity(verdict.outcome)).why
     for outcome in ("regression", "inconclusive"):
         compared = [verdict for verdict in verdicts if verdict.ratio is not None and not verdict.is_of_itself]
         if concerned := [verdict for verdict in compared if verdict.outcome == outcome]:
@@ -176,6 +175,6 @@ def _details(
         yield "all baselines are of other configurations" if is_known else "no baseline"
     yield f"criteria: {acceptance.counted(accepted)}"
     if unmet := accepted.unmet:
-        check = min(unmet, key=lambda check: list(OUTCOMES).index(check.outcome))
+        check = min(unmet, key=lambda check: severity(check.outcome))
         more = f", and {len(unmet) - 1} more" if len(unmet) > 1 else ""
         yield ": ".join(filter(None, (check.group.partition(": ")[0], check.title))) + more

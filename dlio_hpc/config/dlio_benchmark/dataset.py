@@ -48,11 +48,11 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
         yield Fact("dataset.compression", "ignored", f"dlio_benchmark {REVISION} writes plain files here")
     if source["dataset.num_subfolders_train"] > 1:
         yield Fact("dataset.num_subfolders_train", "approximated", "all files are in one folder")
-    is_trained, text = (
-        source["workflow.train"],
-        ("this workload only generates the dataset: submit it with --generate only"),
-    )
-    yield Fact("workflow.train", "mapped" if is_trained else "approximated", "" if is_trained else text)
+    if source["workflow.train"]:
+        yield Fact("workflow.train", "mapped", "")
+    else:
+        text = "this workload only generates the dataset: submit it with --generate only"
+        yield Fact("workflow.train", "approximated", text)
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")
 
 

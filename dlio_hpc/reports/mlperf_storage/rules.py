@@ -41,7 +41,7 @@ def judged(runs: Sequence[ReportedRun], edition: Edition, division: Division) ->
     checks = [check for check in acceptance.judge(criteria, _entries(runs)).checks if _concerns(check)]
     of_outcome = {outcome: [check for check in checks if check.outcome == outcome] for outcome in ("pass", "skipped")}
     undecided = [check for check in checks if check.outcome == "inconclusive"] + of_outcome["skipped"]
-    unmet = [check for check in checks if check.outcome not in ("pass", "skipped", "inconclusive")]
+    unmet = [check for check in checks if not check.is_met and check.outcome != "inconclusive"]
     return RuleFindings(
         tuple(_line(check, criteria) for check in unmet),
         tuple(_line(check, criteria) for check in undecided),
