@@ -18,12 +18,19 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
-from dlio_hpc.analysis.quantiles import Floats, mad, median, quantile
-from dlio_hpc.verdict import variation
+from dlio_hpc.analysis.quantiles import Floats, median
+from dlio_hpc.verdict.level_estimates import (
+    CLIP,
+    CourseSpread,
+    Labels,
+    before_each_night,
+    error_share,
+    level_of,
+    spread_of,
+)
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
 Kind = Literal["step", "drift"]
-Labels = npt.NDArray[np.int64]
 
 # For each number of newest nights: the normal deviate from which their mean is a new level. If a series is followed for
 # a year, a drop exceeds one of these by chance about once. In the first nights, which are few in a year, all of them
@@ -32,10 +39,6 @@ THRESHOLDS = {1: 3.8, 2: 3.45, 3: 3.15, 5: 2.95, 8: 2.8, 10: 2.75, 13: 2.7}
 EASED, _EARLY = 0.6, 60
 # Smallest number of nights of a level for a comparison with several newest nights.
 BEFORE = 3
-# Nights count as if they deviated by at most this number of standard deviations, except a newest night by itself.
-_CLIP = 3.5
-# Number of standard deviations that 90 % of normal values do not exceed.
-_NORMAL_90 = NormalDist().inv_cdf(0.95)
 # A level is withdrawn if it differs from the level before by less than this normal deviate.
 WITHDRAWN = 2.5
 # A level is not withdrawn any more after this number of nights.
@@ -92,28 +95,6 @@ class Change(Struct, frozen=True):
     latest: int
     certainty: float
     a_year: float
-
-
-class CourseSpread(NamedTuple):
-    """Variation of nights around their levels. sd: standard deviation. df: degrees of freedom of sd. correlation:
-    correlation of consecutive nights.
-    """
-
-    sd: float
-    df: float
-    correlation: float = 0.0
-
-    def error(self, count: int) -> float:
-        """Return the variance of the mean of `count` consecutive nights."""
-        return self.sd**2 * float(error_share(self.correlation, count))
-
-
-def error_share(correlation: float | Floats, count: int) -> float | Floats:
-    """Return the variance of the mean of `count` consecutive nights, divided by the variance of a night. correlation:
-    correlation of consecutive nights.
-    """
-    rho = correlation
-    return ((1 + rho) / (1 - rho) - 2 * rho * (1 - rho**count) / (count * (1 - rho) ** 2)) / count
 
 
 class Alarm(NamedTuple):
@@ -183,7 +164,7 @@ def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None 
     """
     extra = np.zeros(len(values)) if extra is None else extra
     state, known = START, _Known()
-    is_quiet = _quiet(values, prior, extra, known)
+    is_quiet = _quiet(values, prior, extra)
     for night in range(len(values)):
         if is_quiet[night] and not state.alarms and not state.labels.any():
             state = State(np.zeros(night + 1, np.int64), ())
@@ -192,19 +173,17 @@ def followed(values: Floats, prior: NightSpread = ASSUMED, extra: Floats | None 
     return state
 
 
-def _quiet(values: Floats, prior: NightSpread, extra: Floats, known: "_Known") -> npt.NDArray[np.bool_]:
+def _quiet(values: Floats, prior: NightSpread, extra: Floats) -> npt.NDArray[np.bool_]:
     """Return for each night whether it is certain that no new level is detected on this night. This is only valid while
     the level has not changed on earlier nights. The result is True for most nights of a history. One computation for
-    all nights takes a tenth of the time of next_state(). values, prior, extra: as for followed(). known: cache of the
-    nights before each night; the function adds to it.
+    all nights takes a twentieth of the time of next_state(). values, prior, extra: as for followed().
     """
-    count, start = len(values), State(np.zeros(len(values), np.int64), ())
-    places = np.arange(count)
-    before = [_nights_before(start, values, places[: first + 1], 1, prior, known) for first in range(1, count)]
-    level, error = (np.array([0.0, *(getattr(nights, name) for nights in before)]) for name in ("level", "error"))
-    sd, df, correlation = np.array([(1.0, 1.0, 0.0), *(nights.spread for nights in before)]).T
-    limits = np.array([eased(night + 1) for night in range(count)]) + _ROUNDING
+    count = len(values)
     is_quiet = np.ones(count, np.bool_)
+    if count < 2:
+        return is_quiet
+    level, sd, df, correlation, error = before_each_night(values, prior)
+    limits = np.array([eased(night + 1) for night in range(count)]) + _ROUNDING
     for newest, threshold in THRESHOLDS.items():
         first = np.arange(1 if newest == 1 else BEFORE, count - newest + 1)
         if not len(first):
@@ -212,11 +191,11 @@ def _quiet(values: Floats, prior: NightSpread, extra: Floats, known: "_Known") -
         more = np.lib.stride_tricks.sliding_window_view(extra, newest)[first]
         differences = np.lib.stride_tricks.sliding_window_view(values, newest)[first] - level[first, np.newaxis]
         if newest > 1:
-            most = _CLIP * np.sqrt(sd[first, np.newaxis] ** 2 + more)
+            most = CLIP * np.sqrt(sd[first, np.newaxis] ** 2 + more)
             differences = np.clip(differences, -most, most)
         variance = sd[first] ** 2 * error_share(correlation[first], newest) + error[first]
         variance += more.sum(axis=1) / newest**2
-        z = np.abs([deviate(*night) for night in zip(differences.mean(axis=1), variance, df[first], strict=True)])
+        z = np.abs(_deviates(differences.mean(axis=1), variance, df[first]))
         night = first + newest - 1
         is_quiet[night] &= z - threshold <= -limits[night]
     return is_quiet
@@ -263,46 +242,6 @@ def next_state(
     return state if alarm is None else _resumed(_begun(state, alarm), values, prior)
 
 
-def spread_of(values: Floats, labels: Labels, prior: NightSpread) -> CourseSpread:
-    """Return the variation of nights around their levels. values: logarithms, one a night. labels: number of the level
-    of each night.
-    """
-    counts = np.bincount(labels)
-    means = np.bincount(labels, values) / np.maximum(counts, 1)
-    residuals = values - means[labels]
-    df = max(0, len(values) - int(np.count_nonzero(counts)))
-    if df == 0:
-        known = variation.combined(NightSpread(0.0, 0), prior)
-        return CourseSpread(known.sd, known.df)
-    scale = _scale(residuals) if df >= 4 else math.inf
-    clipped = np.clip(residuals, -_CLIP * scale, _CLIP * scale) if scale > 0 else residuals
-    squares = float((clipped**2).sum())
-    spread = variation.combined(NightSpread(math.sqrt(squares / df), df), prior)
-    return CourseSpread(max(spread.sd, 1e-9), spread.df, _correlation(clipped, squares))
-
-
-def _scale(residuals: Floats) -> float:
-    """Return a standard deviation that outliers do not affect, if at most a tenth of the nights are outliers."""
-    return max(mad(residuals), quantile(np.abs(residuals), 0.9) / _NORMAL_90)
-
-
-def _correlation(residuals: Floats, squares: float) -> float:
-    """Return the correlation of consecutive nights, corrected for the estimation of their mean. squares: sum of the
-    squares of the residuals.
-    """
-    count = len(residuals)
-    if count < 4 or squares <= 0:
-        return 0.0
-    raw = float((residuals[1:] * residuals[:-1]).sum()) / squares
-    return min(0.8, max(0.0, (raw + 1 / count) * count / (count - 3)))
-
-
-def level_of(values: Floats, sd: float) -> float:
-    """Return the level of nights: the mean of their values, clipped at 3.5 standard deviations from the median."""
-    middle = median(values)
-    return float(np.clip(values, middle - _CLIP * sd, middle + _CLIP * sd).mean())
-
-
 def deviate(difference: float, variance: float, df: float) -> float:
     """Return the normal deviate that is as improbable as the difference, given that its variance is an estimate (D. L.
     Wallace, Annals of Mathematical Statistics 30, 1959). df: degrees of freedom of the variance.
@@ -314,6 +253,14 @@ def deviate(difference: float, variance: float, df: float) -> float:
         return t
     normal = math.sqrt(df * math.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3)
     return math.copysign(normal, t)
+
+
+def _deviates(differences: Floats, variances: Floats, df: Floats) -> Floats:
+    """Return deviate() of each item of the arrays. The variances are positive."""
+    t = differences / np.sqrt(variances)
+    finite = np.where(np.isinf(df), 1.0, df)
+    normal = np.copysign(np.sqrt(finite * np.log1p(t * t / finite)) * (8 * finite + 1) / (8 * finite + 3), t)
+    return np.where(np.isinf(df), t, normal)
 
 
 def eased(nights: int) -> float:
@@ -366,7 +313,7 @@ def _deviate_of_newest(newest: Floats, before: _Before, extra: Floats) -> float:
     spread, count = before.spread, len(newest)
     differences = newest - before.level
     if count > 1:
-        limit = _CLIP * np.sqrt(spread.sd**2 + extra)
+        limit = CLIP * np.sqrt(spread.sd**2 + extra)
         differences = np.clip(differences, -limit, limit)
     added = float(extra.sum()) / count**2
     return deviate(float(differences.mean()), spread.error(count) + before.error + added, spread.df)
@@ -507,7 +454,7 @@ def _returned(state: State, values: Floats, prior: NightSpread) -> State:
         after = places[-newest:]
         spread = spread_of(values[: after[0]], state.labels[: after[0]], prior)
         levels = [level_of(values[nights], spread.sd) for nights in (state.labels == old, places[:-newest])]
-        far = [np.minimum(np.abs(values[after] - level) / spread.sd, _CLIP + 1) for level in levels]
+        far = [np.minimum(np.abs(values[after] - level) / spread.sd, CLIP + 1) for level in levels]
         if float((far[1] ** 2 - far[0] ** 2).sum()) / 2 > _RETURNED and float(far[0].max()) < 2:
             labels = state.labels.copy()
             labels[after] = old

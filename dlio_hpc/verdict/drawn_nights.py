@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dlio_hpc.analysis import students_t
 from dlio_hpc.analysis.quantiles import Floats
-from dlio_hpc.verdict import change_detection, regression, variation
+from dlio_hpc.verdict import change_detection, level_estimates, regression, variation
 from dlio_hpc.verdict.change_detection import BEFORE, THRESHOLDS, WITHDRAWN
 from dlio_hpc.verdict.variation import NightSpread
 
@@ -47,7 +47,7 @@ class _Spreads(NamedTuple):
 
     def error(self, count: int) -> Floats:
         """Return the variance of the mean of `count` consecutive nights."""
-        return np.asarray(self.variance * change_detection.error_share(self.correlation, count))
+        return np.asarray(self.variance * level_estimates.error_share(self.correlation, count))
 
 
 class _Alarms(NamedTuple):
@@ -96,7 +96,7 @@ def _combined(squares: Floats, own: int, prior: NightSpread) -> tuple[Floats, fl
 
 def _spreads(sums: _Sums, count: int, prior: NightSpread) -> _Spreads:
     """Return the variation between the first `count` nights of each series, computed as in
-    change_detection.spread_of().
+    level_estimates.spread_of().
     """
     total, squares = sums.first[:, count], sums.squares[:, count]
     mean = total / count

@@ -117,7 +117,7 @@ class Measurement(Struct, frozen=True):
         return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, dict=True):
     """A job that has ended. ended: time in UTC. fault: reason why the metrics of the job must not be used; None if the
     job has no fault. exit_code: exit code for this fault; 0 if the job has no fault. hosts: names of the nodes.
     versions: versions of software, by name. Hosts and versions were recorded by the runs of the job. results_on: file

@@ -14,7 +14,8 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import change_detection, outlying_runs, trend, variation
-from dlio_hpc.verdict.change_detection import Alarm, Course, CourseSpread, Labels
+from dlio_hpc.verdict.change_detection import Alarm, Course
+from dlio_hpc.verdict.level_estimates import CourseSpread, Labels
 from dlio_hpc.verdict.trend import Followed, Night, Shift, Trend
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread, NoiseSource
 

@@ -2,6 +2,7 @@
 have the same measurement key and dataset. Jobs are compared group by group.
 """
 
+import functools
 from typing import Any
 
 from msgspec import Struct, structs
@@ -17,7 +18,7 @@ from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
 
 
-class Group(Struct, frozen=True):
+class Group(Struct, frozen=True, dict=True):
     """Measured runs of one job that have the same measurement key and the same dataset. Faulty runs are included.
     title: title of the study's point; empty if there is none. data: directory of the dataset. workload: the workload
     with its defaults filled in, as decoded from JSON.
@@ -42,7 +43,7 @@ class Group(Struct, frozen=True):
         """First run with a fault, or None if all runs are good."""
         return next((run for run in self.measurements if not run.is_good), None)
 
-    @property
+    @functools.cached_property
     def storage(self) -> Outcome:
         """Worst cache outcome of the good runs, such as "storage" or "cached"; "unknown" if there is no good run."""
         outcomes = {"unknown" if run.storage is None else run.storage.outcome() for run in self.good}
@@ -119,7 +120,15 @@ def of_newest_night(group: Group) -> Group:
 
 
 def of(entry: Entry) -> tuple[Group, ...]:
-    """Return the groups of a job, in the order of their first runs."""
+    """Return the groups of a job, in the order of their first runs. The entry keeps them for the next call."""
+    kept = vars(entry)
+    if "groups" not in kept:
+        kept["groups"] = _of(entry)
+    groups: tuple[Group, ...] = kept["groups"]
+    return groups
+
+
+def _of(entry: Entry) -> tuple[Group, ...]:
     by_key: dict[tuple[Key, str], list[Measurement]] = {}
     for run in entry.measurements:
         if run.kind == "measure":

@@ -1,5 +1,6 @@
 """Changes are detected where they are, in series whose truth is known."""
 
+import math
 from statistics import NormalDist
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.verdict import change_detection
-from dlio_hpc.verdict.change_detection import Changes, CourseSpread
+from dlio_hpc.verdict import change_detection, level_estimates
+from dlio_hpc.verdict.change_detection import Changes
+from dlio_hpc.verdict.level_estimates import CourseSpread
 from dlio_hpc.verdict.variation import ASSUMED, NightSpread
 
 
@@ -200,9 +202,9 @@ def test_the_third_spell_of_the_same_length_and_size_is_usual() -> None:
 def test_levels_of_one_night_each_show_no_variation() -> None:
     """Only what is known beforehand remains."""
     known = NightSpread(0.03, 8.0, "site")
-    alone = change_detection.spread_of(np.array([1.0, 2.0, 5.0]), np.array([0, 1, 2]), known)
+    alone = level_estimates.spread_of(np.array([1.0, 2.0, 5.0]), np.array([0, 1, 2]), known)
     assert (alone.sd, alone.df, alone.correlation) == (0.03, 8.0, 0.0)
-    pair = change_detection.spread_of(np.array([1.0, 1.2, 5.0]), np.array([0, 0, 1]), known)
+    pair = level_estimates.spread_of(np.array([1.0, 1.2, 5.0]), np.array([0, 0, 1]), known)
     assert pair.df == 9.0
     assert pair.sd == pytest.approx(((8 * 0.03**2 + 2 * 0.1**2) / 9) ** 0.5)
 
@@ -225,3 +227,19 @@ def test_a_series_followed_as_a_whole_is_that_followed_night_by_night(prior: Nig
         assert (list(whole.labels), whole.alarms) == (list(state.labels), state.alarms), seed
         alarms += len(whole.alarms)
     assert alarms
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.one_of(st.integers(-3, 3), st.sampled_from([400, -400])), min_size=2, max_size=40),
+    st.sampled_from([ASSUMED, NightSpread(0.004, math.inf, "given"), NightSpread(0.02, 30, "site")]),
+)
+def test_estimates_before_each_night_are_the_estimates_of_each_beginning(steps: list[int], prior: NightSpread) -> None:
+    values = np.array(steps) / 1000
+    estimates = level_estimates.before_each_night(values, prior)
+    changing = next((night for night in range(1, len(values)) if steps[night] != steps[0]), len(values))
+    for night in (1, *range(changing + 1, len(values))):  # the correlation of equal values is a matter of rounding
+        spread = level_estimates.spread_of(values[:night], np.zeros(night, np.int64), prior)
+        level = level_estimates.level_of(values[:night], spread.sd)
+        expected = (level, *spread, spread.error(night))
+        assert [column[night] for column in estimates] == pytest.approx(expected, rel=1e-7, abs=1e-12)
