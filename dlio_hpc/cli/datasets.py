@@ -141,7 +141,7 @@ def remove(
             console.show("no unfinished datasets")
     else:
         folders = list(dict.fromkeys(_named(names, data, site_name)))
-    for folder in folders:
+    for folder in folders if len(folders) > 1 else ():  # remove() checks its folder itself
         dataset_removal.check(folder)
     say = (lambda line: None) if as_json else console.show
     removed, failed = console.for_each(folders, lambda folder: _removed(folder, dry_run, say))
@@ -152,7 +152,7 @@ def remove(
 
 def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> RemovedDataset:
     """Remove a dataset, and print how much space was freed or would be freed."""
-    count, size = dataset_removal.content(folder) if is_dry_run else dataset_removal.remove(folder)
+    count, size = dataset_removal.check(folder)[:2] if is_dry_run else dataset_removal.remove(folder)
     say(f"{folder}: {'would free' if is_dry_run else 'freed'} {units.format_size(size)} in {counted(count, 'file')}")
     return RemovedDataset(str(folder), count, size)
 
@@ -266,7 +266,7 @@ def _table(where: Path, stored: list[_StoredDataset]) -> str:
     lines += ["", "size: samples and auxiliary files, before compression; samples: number per file"]
     if any(entry.state == "unfinished" for entry in stored):
         lines.append(
-            "unfinished: a job that needs it generates it again; dlio-hpc datasets remove --unfinished removes it"
+            "unfinished: a job that needs it writes the missing files; dlio-hpc datasets remove --unfinished removes it"
         )
     if any(entry.state == "generating" for entry in stored):
         lines.append("generating: a job is writing the dataset")

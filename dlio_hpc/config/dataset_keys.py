@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal, cast, get_args
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
+from dlio_hpc.base.units import counted
 from dlio_hpc.config.format_facts import FORMATS, Compression, FormatName
 
 # Bytes of a value in a CSV file, including its comma: "0.1234567,".
@@ -247,6 +248,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
+    subfolders: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=2)] | None = None
+    """Number of subfolders. The files are divided evenly among them, so that consecutive files are in one subfolder;
+    null: all files are in the folder of the dataset. Two numbers, such as [10, 100], stand for 10 folders with 100
+    subfolders each. A number alone, such as 1000, stands for [1000]. Example: [1000]
+    """
     chunk: Chunk | None = None
     """Chunks of HDF5 files; null: contiguous storage. A size alone, such as 64 KiB, stands for {bytes: 64 KiB}.
     Example: {bytes: 64 KiB}
@@ -282,6 +288,21 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def samples(self) -> int:
         return self.files * self.samples_per_file if self.scan is None else self.scan.samples
+
+    @property
+    def leaves(self) -> int:
+        """Number of folders that hold sample files."""
+        return math.prod(self.subfolders or ())
+
+    def of_files(self, files: int, samples_per_file: int) -> "Dataset":
+        """Return the dataset with another number of files, and with about as many files in each subfolder as before.
+        Raise ValueError if the format cannot hold the resulting dataset.
+        """
+        folders = self.subfolders
+        if folders is not None:
+            first = max(1, min(files, round(folders[0] * files / self.files)))
+            folders = (first, *(min(count, files // first) for count in folders[1:]))
+        return structs.replace(self, files=files, samples_per_file=samples_per_file, subfolders=folders)
 
     @property
     def counts_vary(self) -> bool:
@@ -456,6 +477,15 @@ def _check(dataset: Dataset) -> None:
         (
             kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
             f"columns and row_group are only for format=parquet, not for format={kind}; leave both null",
+        ),
+        (
+            dataset.subfolders is not None and (kind == "null" or dataset.existing is not None),
+            "subfolders divides the files that dlio-hpc generates, and none are generated here; leave subfolders null",
+        ),
+        (
+            dataset.leaves > dataset.files,
+            f"subfolders: {dataset.leaves} subfolders for {counted(dataset.files, 'file')}; set at most one subfolder "
+            "for each file",
         ),
         (
             len(set(names)) < len(names),

@@ -27,7 +27,7 @@ _OPTIONS = {"nodes": "did you mean the option --nodes? ", "ppn": "did you mean t
 
 # Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
 SHORT_FORMS: dict[str, type] = {
-    "dataset.chunk": units.Size, "dataset.existing": str, "compute.time": units.Seconds,
+    "dataset.subfolders": int, "dataset.chunk": units.Size, "dataset.existing": str, "compute.time": units.Seconds,
 }  # fmt: skip
 
 
@@ -140,7 +140,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         batch = self.reader.batch_size if keys.batch_size is None else keys.batch_size
         return structs.replace(
             self,
-            dataset=structs.replace(self.dataset, files=keys.files, auxiliary_files=()),
+            dataset=structs.replace(
+                self.dataset.of_files(keys.files, self.dataset.samples_per_file), auxiliary_files=()
+            ),
             reader=structs.replace(self.reader, batch_size=batch),
             compute=self.compute if keys.time is None else structs.replace(self.compute, time=keys.time),
             checkpoint=None,
@@ -297,6 +299,8 @@ def _spell_out(data: dict[str, Any]) -> None:
         chunk = dataset.get("chunk")
         if chunk is not None and not isinstance(chunk, dict):
             dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
+        if isinstance(dataset.get("subfolders"), (int, str)):
+            dataset["subfolders"] = [dataset["subfolders"]]
         if isinstance(dataset.get("columns"), list):
             dataset["columns"] = [
                 {"dtype": column} if isinstance(column, str) else column for column in dataset["columns"]

@@ -1,24 +1,33 @@
-"""Generate a dataset. Each rank writes a range of consecutive files."""
+"""Generate a dataset. Each rank writes consecutive files, and creates the subfolders that hold them."""
 
+import errno
+import itertools
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlio_hpc.base.errors import InfrastructureError
-from dlio_hpc.core import auxiliary_files, clock, darshan_fd_gate, page_cache
+from dlio_hpc.core import auxiliary_files, clock, darshan_fd_gate, page_cache, write_back
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
-from dlio_hpc.dataset import dataset_folder
-from dlio_hpc.dataset.rank_shares import share
-from dlio_hpc.files import safe_folders
+from dlio_hpc.dataset import dataset_folder, dataset_tree, written_files
+from dlio_hpc.dataset.written_files import Span
+from dlio_hpc.files import filesystem, safe_folders
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Generated
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+# Size in bytes from which each file is synced by itself.
+_LARGE = 1 << 20
+# Seconds after which a rank records the files that it has written.
+_RECORD_S = 30.0
 
 
 def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Generated:
@@ -31,60 +40,140 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
     started = clock.now()
     with dataset_folder.owned(run.stored) if comm.rank == 0 else nullcontext():
         clock.assemble(comm)  # rank 0 may wait for another job that generates the same dataset
-        if on_root(comm, lambda: _prepared(run)):
+        missing = on_root(comm, lambda: _prepared(run))
+        if missing is None:
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
         started = clock.now()
-        written = _write_share(comm.rank, comm.size, run, progress, stop)
+        written = _write_share(comm.rank, comm.size, run, missing, progress, stop)
         clock.barrier(comm)
         wall_s = clock.now() - started
-        total: int = comm.allreduce(written)
+        files, total = comm.allreduce(written.files), comm.allreduce(written.size)
         if comm.rank == 0:
-            dataset_folder.mark(run.stored, complete=True)
+            _complete(run)
     clock.assemble(comm)
-    return Generated(False, run.dataset, run.workload.dataset.files, total, wall_s, total / wall_s / 1e6)
+    return Generated(False, run.dataset, files, total, wall_s, total / wall_s / 1e6 if total else None)
 
 
-def _prepared(run: Run) -> bool:
-    """Return whether the dataset is complete. If it is not, mark its folder as unfinished."""
-    complete = dataset_folder.is_complete(run.stored)
-    if not complete:
-        dataset_folder.begin(run.stored)
-    return complete
-
-
-def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop) -> int:
-    """Write the files of this rank. Return their total size on the file system in bytes."""
-    layout = run.workload.dataset
-    write = FORMATS[layout.format].write
-    first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
-    written = 0
+def _complete(run: Run) -> None:
+    """Mark the dataset as complete, and remove the records of its generation."""
+    dataset_folder.mark(run.stored, complete=True)
     with dataset_folder.filled(run.stored) as folder:
-        for side in dataset_folder.sides(layout) if rank == 0 else ():
-            with _created(folder, dataset_folder.side_path(run.stored, side)) as file:
+        written_files.clear(folder)
+
+
+def _prepared(run: Run) -> list[Span] | None:
+    """Return None if the dataset is complete. If it is not, mark its folder as unfinished, and return the sample files
+    that an interrupted generation did not leave on storage.
+    """
+    if dataset_folder.is_complete(run.stored):
+        return None
+    dataset_folder.begin(run.stored)
+    with dataset_folder.filled(run.stored) as folder:
+        return written_files.missing(dataset_folder.file_count(run.workload.dataset), written_files.recorded(folder))
+
+
+class _Written(NamedTuple):
+    """Files that a rank wrote. files: number of sample files. size: size of all files on the file system in bytes."""
+
+    files: int
+    size: int
+
+
+def _write_share(rank: int, ranks: int, run: Run, missing: list[Span], progress: Progress, stop: Stop) -> _Written:
+    """Write the files of this rank. missing: sample files that all ranks together write."""
+    layout = run.workload.dataset
+    with dataset_folder.filled(run.stored) as folder:
+        sides = dataset_folder.sides(layout) if rank == 0 else []
+        for side in sides:
+            with _created(folder, dataset_folder.side_path(run.stored, side), is_synced=True) as file:
                 auxiliary_files.write(file, side)
-            written += side.file_size
-        progress.begin(last - first, "files")
-        for number in range(first, last):
-            stop.check(
-                f"rank 0 has written {number} of its {last} files; the next job that needs the dataset generates it "
-                "again"
-            )
-            path = dataset_folder.file_path(run.stored, number)
-            with _created(folder, path) as file:
-                write(file, layout, number)
-                size = os.fstat(file).st_size
-            written += size
-            progress.add(size)
-            if run.workload.reader.drop_cache:
-                page_cache.drop(path)
-            progress.show(progress.done, progress.total, "files", f"{written / 1e6:.0f} MB written by rank 0")
-    return written
+        spans = list(written_files.of_rank(missing, ranks, rank))
+        progress.begin(sum(span.end - span.first for span in spans), "files")
+        size = sum(_write_span(folder, run, span, progress, stop) for span in spans)
+    return _Written(progress.done, size + sum(side.file_size for side in sides))
+
+
+def _write_span(folder: int, run: Run, span: Span, progress: Progress, stop: Stop) -> int:
+    """Write consecutive sample files, and record those that are on storage, also after an error. Return their total
+    size in bytes. folder: descriptor of the dataset's folder.
+    """
+    layout, size = run.workload.dataset, 0
+    recorder = _Recorder(folder, span.first, is_synced_together=_is_synced_together(run))
+    try:
+        for path, numbers in itertools.groupby(range(*span), partial(dataset_folder.subfolder, layout)):
+            if path:
+                dataset_tree.make(folder, path)
+            with dataset_tree.opened(folder, path) as inner:
+                for number in numbers:
+                    stop.check(
+                        f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs "
+                        "the dataset writes the other files"
+                    )
+                    written = _write_file(inner, run, number, not recorder.is_synced_together)
+                    size += written
+                    recorder.add()
+                    progress.add(written)
+                    if progress.is_due(progress.done, progress.total):
+                        rest = f"{progress.bytes / 1e6:.0f} MB written by rank 0"
+                        progress.show(progress.done, progress.total, "files", rest)
+    except BaseException:
+        with suppress(OSError):  # the error that is being raised is reported
+            recorder.save()
+        raise
+    recorder.save()
+    return size
+
+
+def _write_file(folder: int, run: Run, number: int, is_synced: bool) -> int:
+    """Write the sample file `number` to an open folder. Return its size in bytes."""
+    layout, path = run.workload.dataset, dataset_folder.file_path(run.stored, number)
+    with _created(folder, path, is_synced) as file:
+        FORMATS[layout.format].write(file, layout, number)
+        size = os.fstat(file).st_size
+    if run.workload.reader.drop_cache:
+        page_cache.drop(path)
+    return size
+
+
+def _is_synced_together(run: Run) -> bool:
+    """Return whether the files are synced together and not one by one. A sync of each file takes longer than writing it
+    if files are small. syncfs(2) is reliable on local file systems only.
+    """
+    layout = run.workload.dataset
+    is_small = layout.bytes_of(layout.samples_per_file) < _LARGE
+    return is_small and filesystem.of(Path(run.stored.folder)).kind in filesystem.LOCAL
+
+
+class _Recorder:
+    """Recorder of the sample files of a rank that are on storage. It records them twice a minute. folder: descriptor of
+    the dataset's folder. first: number of the first file. is_synced_together: whether add() is called before a file is
+    synced.
+    """
+
+    def __init__(self, folder: int, first: int, is_synced_together: bool) -> None:
+        self.is_synced_together = is_synced_together
+        self._folder = folder
+        self._written = self._recorded = Span(first, first)
+        self._due = clock.now() + _RECORD_S
+
+    def add(self) -> None:
+        """Note that the next file is written."""
+        self._written = Span(self._written.first, self._written.end + 1)
+        if clock.now() >= self._due:
+            self.save()
+
+    def save(self) -> None:
+        """Sync the files if necessary, and record them."""
+        if self.is_synced_together:
+            write_back.sync_file_system(self._folder)
+        written_files.record(self._folder, self._written, self._recorded)
+        self._recorded, self._due = self._written, clock.now() + _RECORD_S
 
 
 @contextmanager
-def _created(folder: int, path: str) -> Iterator[int]:
+def _created(folder: int, path: str, is_synced: bool) -> Iterator[int]:
     """Create the file `path` in the open folder, and yield its descriptor for writing in a `with` block. Links are not
-    followed. At the end of the block, the file is synced to disk (fsync).
+    followed. is_synced: whether the file is synced to disk (fsync) at the end of the block.
 
     Under Darshan, the file is opened by its full path, because Darshan does not resolve names relative to a directory
     descriptor.
@@ -97,8 +186,19 @@ def _created(folder: int, path: str) -> Iterator[int]:
         descriptor = safe_folders.created(folder, name)
         try:
             yield descriptor
-            os.fsync(descriptor)
+            if is_synced:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault
+        raise InfrastructureError(f"cannot write {path}: {_reason(fault, folder)}") from fault
+
+
+def _reason(fault: OSError, folder: int) -> str:
+    """Return the reason of an error. The system has one error for a file system without free space and for one without
+    free inodes.
+    """
+    reason = fault.strerror or str(fault)
+    if fault.errno == errno.ENOSPC and os.fstatvfs(folder).f_files and not os.fstatvfs(folder).f_favail:
+        return f"{reason}: the file system has no inodes left (df -i); remove files, or choose another --data"
+    return reason

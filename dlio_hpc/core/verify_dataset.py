@@ -6,23 +6,26 @@ import argparse
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
-from dlio_hpc.base import serialization
+from dlio_hpc.base import serialization, worker_processes
 from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import Incomplete, InfrastructureError, InvalidRun, exit_on_error, of_system
 from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats.format_table import FORMATS
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset import dataset_folder, dataset_tree
+from dlio_hpc.files import safe_folders
 
 # Maximum number of faults that are listed. The fingerprint file of a damaged dataset may name any number of files.
 _MOST_FAULTS = 1000
+# Number of files that a process checks at a time, and number of files from which several processes are used.
+_PART, _MANY = 256, 20_000
 
 
 class DatasetFault(Struct, frozen=True):
@@ -77,22 +80,21 @@ def verify(folder: Path, quick: bool) -> Findings:
     known = dataset_folder.begun(folder)
     if known is None or not known.complete:
         fault = (
-            "its generation did not complete; the next job that needs the dataset generates it again. To delete it, "
-            "use dlio-hpc datasets remove"
+            "its generation did not complete; the next job that needs the dataset writes the missing files. To delete "
+            "the dataset, use dlio-hpc datasets remove"
         )
         return Findings(0, 0, (DatasetFault(folder.name, fault),))
-    faults = [
-        DatasetFault(name, "does not belong to the dataset")
-        for name in sorted(dataset_folder.strangers(folder, known.dataset))
-    ]
-    total = len(dataset_folder.sides(known.dataset)) + dataset_folder.file_count(known.dataset)
-    progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files", total)
+    with safe_folders.opened(folder) as root:
+        foreign = sorted(dataset_tree.strangers(root, known.dataset))
+    faults = [DatasetFault(name, "does not belong to the dataset") for name in foreign]
+    sides, files = len(dataset_folder.sides(known.dataset)), dataset_folder.file_count(known.dataset)
+    progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files", sides + files)
+    processes = worker_processes.count() if files >= _MANY else 1
     size = number = 0
-    for number, (name, check) in enumerate(_checks(known.dataset, quick), 1):
-        file_bytes, file_fault = _checked(os.path.join(folder, name), check)
-        size += file_bytes
-        if file_fault is not None:
-            faults.append(DatasetFault(name, file_fault))
+    parts = (range(first, min(first + _PART, files)) for first in range(-sides, files, _PART))
+    for part in worker_processes.mapped(partial(_part, folder, known.dataset, quick), parts, processes):
+        size, number = size + part.bytes, number + part.files
+        faults += part.faults
         if len(faults) >= _MOST_FAULTS:
             faults.append(DatasetFault(folder.name, f"has {_MOST_FAULTS} faults or more: the rest was not checked"))
             break
@@ -100,17 +102,31 @@ def verify(folder: Path, quick: bool) -> Findings:
     return Findings(number, size, tuple(faults))
 
 
+def _part(folder: Path, layout: Dataset, quick: bool, numbers: range) -> Findings:
+    """Check some files. numbers: numbers of sample files; negative numbers are auxiliary files."""
+    faults: list[DatasetFault] = []
+    size = 0
+    for number in numbers:
+        name, check = _check(layout, number, quick)
+        file_bytes, fault = _checked(os.path.join(folder, name), check)
+        size += file_bytes
+        if fault is not None:
+            faults.append(DatasetFault(name, fault))
+    return Findings(len(numbers), size, tuple(faults))
+
+
 _Check = Callable[[str], str | None]
 
 
-def _checks(layout: Dataset, quick: bool) -> Iterator[tuple[str, _Check]]:
-    """Yield two values for each file of the dataset: the name of the file, and a function that checks the file. The
-    function takes the path of the file. It returns the fault of the file, or None if there is no fault.
+def _check(layout: Dataset, number: int, quick: bool) -> tuple[str, _Check]:
+    """Return the name of a file of the dataset, and a function that checks the file. The function takes the path of the
+    file. It returns the fault of the file, or None if there is no fault. number: number of the sample file; a negative
+    number is an auxiliary file.
     """
-    for side in dataset_folder.sides(layout):
-        yield dataset_folder.side_name(side), partial(_side_fault, side, quick)
-    for number in range(dataset_folder.file_count(layout)):
-        yield dataset_folder.file_name(layout, number), partial(_file_fault, layout, number, quick)
+    if number < 0:
+        side = dataset_folder.sides(layout)[number]
+        return dataset_folder.side_name(side), partial(_side_fault, side, quick)
+    return dataset_folder.file_name(layout, number), partial(_file_fault, layout, number, quick)
 
 
 def _file_fault(layout: Dataset, number: int, quick: bool, path: str) -> str | None:

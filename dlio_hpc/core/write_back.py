@@ -1,6 +1,7 @@
 """Write-back of files during writing: storage receives the first bytes while the next bytes are computed."""
 
 import ctypes
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,6 +20,15 @@ def written_early(descriptor: int, pieces: Iterable[Any]) -> Iterator[Any]:
         if size >= _STEP:
             _start(descriptor)
             size = 0
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Write everything in the page cache of a file system to storage, as syncfs(2) does. descriptor: descriptor of any
+    file or folder in the file system.
+    """
+    if ctypes.CDLL(None, use_errno=True).syncfs(descriptor):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _start(descriptor: int) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,6 +13,7 @@ from msgspec import Struct
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
+from dlio_hpc.dataset import written_files
 from dlio_hpc.files import filesystem, rundir, safe_folders
 
 FINGERPRINT_FILE = rundir.DATASET
@@ -48,8 +49,28 @@ class StoredDataset(NamedTuple):
 
 
 def file_name(dataset: Dataset, number: int) -> str:
-    """Return the name of the sample file `number`. The name is computed, so no job has to list the folder."""
-    return f"{number:08}.{dataset.format}"
+    """Return the path of the sample file `number`, relative to the dataset's folder. The path is computed, so no job
+    has to list a folder.
+    """
+    name = f"{number:08}.{dataset.format}"
+    return name if dataset.subfolders is None else f"{subfolder(dataset, number)}/{name}"
+
+
+def subfolder(dataset: Dataset, number: int) -> str:
+    """Return the path of the subfolder of the sample file `number`, relative to the dataset's folder. The path is empty
+    if the dataset has no subfolders.
+    """
+    if dataset.subfolders is None:
+        return ""
+    place = number * dataset.leaves // dataset.files
+    *outer, last = dataset.subfolders
+    inner = subfolder_name(place % last)
+    return f"{subfolder_name(place // last)}/{inner}" if outer else inner
+
+
+def subfolder_name(place: int) -> str:
+    """Return the name of a subfolder. place: its number among the subfolders of its folder."""
+    return f"{place:05}"
 
 
 def file_path(stored: StoredDataset, number: int) -> str:
@@ -94,36 +115,37 @@ def names(dataset: Dataset) -> Iterator[str]:
         yield file_name(dataset, number)
 
 
-def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
-    """Yield the names of foreign entries of the folder: names that the generator of the dataset does not write, and
-    entries that are not regular files. dataset: None if the generator was stopped before it wrote a sample or an
-    auxiliary file.
+def names_of(dataset: Dataset | None) -> Callable[[str, str], bool]:
+    """Return a function that checks whether the generator of the dataset writes a file with a given name to a given
+    subfolder. The subfolder is given by its path relative to the dataset's folder. dataset: None if the generator was
+    stopped before it wrote a sample or an auxiliary file.
     """
     named = {FINGERPRINT_FILE, *map(side_name, sides(dataset) if dataset else ())}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            of_dataset = dataset is not None and _is_file_name(dataset, entry.name)
-            known = entry.name in named or is_note(entry.name) or of_dataset
-            if not known or not entry.is_file(follow_symlinks=False):
-                yield entry.name
+
+    def is_named(folder: str, name: str) -> bool:
+        if not folder and (name in named or is_note(name)):
+            return True
+        return dataset is not None and _is_file_name(dataset, folder, name)
+
+    return is_named
 
 
 def is_note(name: str) -> bool:
-    """Return whether `name` is the name of the fingerprint file, or of a temporary file left behind by an interrupted
-    write of the fingerprint file.
+    """Return whether `name` is the name of the fingerprint file, of a temporary file left behind by an interrupted
+    write of the fingerprint file, or of a record of written files.
     """
-    return name == FINGERPRINT_FILE or _is_rest(name)
+    return name == FINGERPRINT_FILE or _is_rest(name) or written_files.is_record(name)
 
 
 def _is_rest(name: str) -> bool:
     return rundir.rest_of(name) == FINGERPRINT_FILE
 
 
-def _is_file_name(dataset: Dataset, name: str) -> bool:
+def _is_file_name(dataset: Dataset, folder: str, name: str) -> bool:
     stem = name.partition(".")[0]
     if not stem.isdecimal() or len(stem) > _MOST_DIGITS:
         return False
-    return int(stem) < file_count(dataset) and file_name(dataset, int(stem)) == name
+    return int(stem) < file_count(dataset) and file_name(dataset, int(stem)) == os.path.join(folder, name)
 
 
 def mark(stored: StoredDataset, complete: bool) -> None:
@@ -305,7 +327,7 @@ def require(stored: StoredDataset) -> None:
         return
     folder = Path(stored.folder)
     if read(folder) is not None:
-        raise ConfigError(f"the dataset in {folder} is unfinished; generate it again with --generate auto")
+        raise ConfigError(f"the dataset in {folder} is unfinished; complete it with --generate auto")
     existing_names = sorted(path.parent.name for path in folder.parent.glob(rundir.DATASETS))
     listing = f"existing: {', '.join(existing_names)}" if existing_names else "none exists"
     raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({listing}); generate it with --generate auto")

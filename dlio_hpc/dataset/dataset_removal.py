@@ -1,43 +1,66 @@
 """Removal of a dataset. Only files that dlio-hpc generated are removed. Links are not followed."""
 
 import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
+from dlio_hpc.base import worker_processes
+from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.dataset import dataset_folder, dataset_tree
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
+from dlio_hpc.dataset.dataset_tree import Batch
 from dlio_hpc.files import rundir, safe_folders
+
+R = TypeVar("R")
 
 # Maximum number of foreign files that a message names.
 _SHOWN = 5
+# Number of files that a process handles at a time, and number of files from which several processes are used.
+_BATCH, _MANY = 2000, 20_000
 
 
-def check(folder: Path) -> None:
-    """Raise ConfigError if the folder must not be removed: if it is a link, if it is not a dataset folder, if it has
-    files that dlio-hpc did not generate, or if a job is generating the dataset.
+class Look(NamedTuple):
+    """Files of a dataset. files: their number. size: their total size in bytes. foreign: paths of foreign entries,
+    relative to the dataset's folder, with a reason in parentheses if the name is a name of the dataset.
     """
-    if folder.is_symlink():
-        raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; to remove the dataset, give that path")
-    known = dataset_folder.begun(folder)
+
+    files: int
+    size: int
+    foreign: tuple[str, ...]
+
+
+def check(folder: Path) -> Look:
+    """Return the number and the size of the files of a dataset. Raise ConfigError if the folder must not be removed: if
+    it is a link, if it is not a dataset folder, if it has files that dlio-hpc did not generate, or if a job is
+    generating the dataset.
+    """
+    known = _check_kind(folder)
     if dataset_folder.is_owned(folder):
         raise _owned(folder)
-    _check_strangers(folder, known)
+    with safe_folders.opened(folder) as descriptor:
+        return _checked(folder, known, descriptor)
 
 
-def content(folder: Path) -> tuple[int, int]:
-    """Return the number of files in the folder, and their total size in bytes."""
-    with os.scandir(folder) as entries:
-        sizes = [entry.stat(follow_symlinks=False).st_size for entry in entries]
-    return len(sizes), sum(sizes)
+def _check_kind(folder: Path) -> Fingerprint | None:
+    """Raise ConfigError if the folder is a link or not a dataset folder. Otherwise, return its fingerprint file."""
+    if folder.is_symlink():
+        raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; to remove the dataset, give that path")
+    return dataset_folder.begun(folder)
 
 
 def remove(folder: Path) -> tuple[int, int]:
-    """Remove the files, the folder and the lock file of a dataset. Return the number of files and their total size in
+    """Remove the files, the folders and the lock file of a dataset. Return the number of files and their total size in
     bytes. Before anything is removed, raise ConfigError in the same cases as check().
     """
     try:
-        check(folder)
+        _check_kind(folder)
         return _removed(folder, dataset_folder.lock_file(folder))
     except OSError as fault:
         where = of_system(fault, folder)
@@ -60,64 +83,141 @@ def _owned(folder: Path) -> ConfigError:
     return ConfigError(f"a job is generating the dataset in {folder}; cancel the job, or wait for its end")
 
 
-def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | None = None) -> None:
-    """Raise ConfigError if the folder has files that are not part of its dataset. inside: path of the same folder
-    through its open descriptor; None if the folder is not open.
+def _checked(folder: Path, known: Fingerprint | None, descriptor: int) -> Look:
+    """Return the number and the size of the files in an open folder of a dataset. Raise ConfigError if the folder has
+    files that are not part of the dataset.
     """
     try:
-        foreign = sorted(dataset_folder.strangers(inside or folder, known.dataset if known else None))
+        look = _looked(known, descriptor)
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault
-    if foreign:
-        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
-        listing = ", ".join(foreign[:_SHOWN]) + more
+    if look.foreign:
+        more = f" and {len(look.foreign) - _SHOWN} more" if len(look.foreign) > _SHOWN else ""
+        listing = ", ".join(sorted(look.foreign)[:_SHOWN]) + more
         raise ConfigError(
             f"nothing was removed: {folder} contains files that are not part of the dataset. Move these files away: "
             f"{listing}"
         )
+    return look
 
 
-def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
-    """Remove all files of the open folder. Return their number and their total size in bytes. The dataset is marked as
-    unfinished before the first file is removed, and the fingerprint file is removed last. All access is through the
-    descriptor, because the path may meanwhile refer to another folder. The names of the files are read from the folder
-    and not computed from the fingerprint file, because a damaged fingerprint file may claim any number of files.
+def _looked(known: Fingerprint | None, root: int) -> Look:
+    """Look at all files in an open folder of a dataset."""
+    files = size = 0
+    foreign: list[str] = []
+    dataset = known.dataset if known else None
+    for part in _mapped(partial(_look_at, root, dataset), root, known):
+        files, size = files + part.files, size + part.size
+        foreign += part.foreign
+    return Look(files, size, tuple(foreign))
+
+
+def _look_at(root: int, dataset: Dataset | None, batch: Batch) -> Look:
+    """Look at some files. A file of another user is foreign, unless the folder of the dataset is shared with a
+    group.
     """
-    inside = safe_folders.held(descriptor)
+    whole, is_named = os.fstat(root), dataset_folder.names_of(dataset)
+    is_shared = whole.st_mode & stat.S_IWGRP != 0
+    files = size = 0
+    foreign = []
+    with dataset_tree.opened(root, batch.path) as folder:
+        for name in batch.names:
+            try:
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            path = os.path.join(batch.path, name)
+            if not is_named(batch.path, name) or not stat.S_ISREG(status.st_mode):
+                foreign.append(path)
+            elif status.st_uid != whole.st_uid and not is_shared:
+                foreign.append(f"{path} (of user {status.st_uid}, the dataset is of user {whole.st_uid})")
+            else:
+                files, size = files + 1, size + status.st_size
+    return Look(files, size, tuple(foreign))
+
+
+def _mapped(function: Callable[[Batch], R], root: int, known: Fingerprint | None) -> Iterator[R]:
+    """Yield the result of the function for all names in the folders of a dataset, some names at a time. Several
+    processes call the function if the dataset has many files.
+    """
+    dataset = known.dataset if known else None
+    is_large = dataset is not None and dataset_folder.file_count(dataset) >= _MANY
+    batches = dataset_tree.batches(root, dataset, _BATCH)
+    yield from worker_processes.mapped(function, batches, worker_processes.count() if is_large else 1)
+
+
+def _emptied(folder: Path, root: int) -> tuple[int, int]:
+    """Remove all files of the open folder and its subfolders. Return their number and their total size in bytes. The
+    dataset is marked as unfinished before the first file is removed, and the fingerprint file is removed last. All
+    access is through the descriptor, because the path may meanwhile refer to another folder. The names of the files are
+    read from the folder and not computed from the fingerprint file, because a damaged fingerprint file may claim any
+    number of files.
+    """
+    inside = safe_folders.held(root)
     known = dataset_folder.begun(folder, inside)
-    _check_strangers(folder, known, inside)
-    sizes: list[int | None] = []
+    look = _checked(folder, known, root)
+    removed = 0
     if known is not None and known.complete:
-        sizes.append(_marked_unfinished(inside, known, descriptor))
-    names = sorted(
-        os.listdir(descriptor), key=lambda name: (name == FINGERPRINT_FILE, dataset_folder.is_note(name), name)
-    )
-    sizes.extend(_unlinked(name, descriptor) for name in names)
-    gone = [size for size in sizes if size is not None]
-    return len(gone), sum(gone)
+        removed += _marked_unfinished(inside, known, root)
+    progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files removed", look.files)
+    removed += _remove_files(root, known, progress)
+    _remove_subfolders(root, known)
+    for name in sorted(os.listdir(root), key=lambda name: (name == FINGERPRINT_FILE, name)):
+        removed += _unlinked(name, root)
+    return removed, look.size
 
 
-def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int | None:
-    """Mark the dataset as unfinished, so that no job uses it. Return None if this works at the first attempt. If the
-    disk is too full for the mark, remove the first sample file, try again, and return the size of this file in bytes.
-    If the mark fails again, no job uses the dataset either, because every job checks whether the first sample file
-    exists.
+def _remove_files(root: int, known: Fingerprint | None, progress: CountedProgress) -> int:
+    """Remove the sample files and the auxiliary files of a dataset. Return their number. The folders are read until
+    they have no such file, because some file systems leave out names while files are removed.
+    """
+    removed, before = 0, -1
+    while before < removed:
+        before = removed
+        for count in _mapped(partial(_remove_batch, root, known.dataset if known else None), root, known):
+            removed += count
+            progress(removed)
+    return removed
+
+
+def _remove_batch(root: int, dataset: Dataset | None, batch: Batch) -> int:
+    """Remove some sample files and auxiliary files. Return their number."""
+    is_named = dataset_folder.names_of(dataset)
+    with dataset_tree.opened(root, batch.path) as folder:
+        return sum(
+            _unlinked(name, folder)
+            for name in batch.names
+            if is_named(batch.path, name) and (batch.path or not dataset_folder.is_note(name))
+        )
+
+
+def _remove_subfolders(root: int, known: Fingerprint | None) -> None:
+    for folder in dataset_tree.folders(root, known.dataset if known else None):
+        for name in folder.inner:
+            os.rmdir(name, dir_fd=folder.descriptor)
+
+
+def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int:
+    """Mark the dataset as unfinished, so that no job uses it. If the disk is too full for the mark, remove the first
+    file, and try again. Return the number of removed files: 0 or 1. If the mark fails again, no job uses the dataset
+    either, because every job checks whether the first sample file and the auxiliary files exist.
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:
         dataset_folder.write(folder, mark)
     except OSError:
-        freed = _unlinked(next(dataset_folder.names(known.dataset)), descriptor)
+        name = next(dataset_folder.names(known.dataset))
+        with dataset_tree.opened(descriptor, os.path.dirname(name)) as inner:
+            freed = _unlinked(os.path.basename(name), inner)
         dataset_folder.write(folder, mark)
         return freed
-    return None
+    return 0
 
 
-def _unlinked(name: str, descriptor: int) -> int | None:
-    """Remove a file from the open folder. Return its size in bytes, or None if the file does not exist."""
+def _unlinked(name: str, folder: int) -> int:
+    """Remove a file from an open folder. Return 1, or 0 if the file does not exist."""
     try:
-        size = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
-        os.unlink(name, dir_fd=descriptor)
+        os.unlink(name, dir_fd=folder)
     except FileNotFoundError:
-        return None
-    return size
+        return 0
+    return 1

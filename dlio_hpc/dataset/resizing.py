@@ -38,7 +38,7 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
         raise ConfigError(f"{asked} is less than one sample, which has {units.format_size(dataset.sample_bytes)}")
     files, samples_per_file = _geometry(dataset, wanted, ranks)
     try:
-        made = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
+        made = dataset.of_files(files, samples_per_file)
     except ValueError as fault:
         change = f"with {'more' if wanted > dataset.samples else 'fewer'} samples in a file, "
         change = change if samples_per_file != dataset.samples_per_file else ""

@@ -24,6 +24,8 @@ _KINDS = {
     0x958458F6: "hugetlbfs", 0x9FA0: "proc",
 }  # fmt: skip
 
+# Kinds of file systems that belong to one computer.
+LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "overlay"})
 # Options of an overlay that name layers.
 _LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
 # Magic number of all file systems in user space, and of virtiofs.

@@ -363,11 +363,13 @@ class Generated(Struct, frozen=True):
     dataset: str
     """Directory of the dataset."""
     files: int
-    """Number of files written."""
+    """Number of sample files written. It is less than the number of files of the dataset if the run continued an
+    interrupted generation.
+    """
     bytes_written: int
     """Bytes written."""
     wall_s: float
-    """Duration of writing, including fsync."""
+    """Duration of writing, including the sync to storage."""
     write_MBps: float | None
     """Bytes written divided by wall_s; null: nothing was written."""
 

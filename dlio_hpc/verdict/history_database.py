@@ -21,7 +21,6 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.verdict.history_entry import Entry, carried
 
-_LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "zfs", "overlay"})
 _TIMEOUT_S = 60
 # Suffixes of the files that SQLite creates in addition to the database.
 SUFFIXES = ("-wal", "-shm", "-journal")
@@ -163,7 +162,7 @@ def locked(folder: Path) -> Iterator[None]:
 def opened(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_TIMEOUT_S, isolation_level=None)
     try:
-        is_local = filesystem.of(path.parent).kind in _LOCAL
+        is_local = filesystem.of(path.parent).kind in filesystem.LOCAL
         database.execute(f"PRAGMA journal_mode = {'WAL' if is_local else 'DELETE'}")
         database.execute(f"PRAGMA synchronous = {'NORMAL' if is_local else 'FULL'}")
         if path.is_file():  # SQLite gives the files beside the database the permissions of the database

@@ -124,7 +124,7 @@ def test_a_generation_that_was_interrupted_is_done_again(run: Run, small: Path) 
     os.truncate(folder / "00000003.npz", 100)
     done = run("dlio-submit", small, "-d", "data", "--generate", "never", "--wait")
     assert done.code == 2
-    assert "is unfinished; generate it again with --generate auto" in done.err
+    assert "is unfinished; complete it with --generate auto" in done.err
     assert _submit(run, small, "-d", "data")["state"] == "completed"
 
 

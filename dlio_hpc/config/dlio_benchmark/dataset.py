@@ -46,14 +46,24 @@ def dataset(source: SourceWorkload) -> Iterator[Fact]:
         yield Fact("dataset.compression", "approximated", "files are not compressed")
     elif source["dataset.compression"] not in {"none", "gzip", "lzf"} or format_of(source) != "hdf5":
         yield Fact("dataset.compression", "ignored", f"dlio_benchmark {REVISION} writes plain files here")
-    if source["dataset.num_subfolders_train"] > 1:
-        yield Fact("dataset.num_subfolders_train", "approximated", "all files are in one folder")
+    yield from _subfolders(source["dataset.num_subfolders_train"], 0 if reads_nothing(source) else files)
     if source["workflow.train"]:
         yield Fact("workflow.train", "mapped", "")
     else:
         text = "this workload only generates the dataset: submit it with --generate only"
         yield Fact("workflow.train", "approximated", text)
     yield Fact("workflow.generate_data", "ignored", "dlio-submit generates the dataset if it does not exist")
+
+
+def _subfolders(folders: int, files: int) -> Iterator[Fact]:
+    """Yield the fact about the subfolders of the dataset. folders: their number; 0 and 1: all files are in one folder.
+    files: number of files that are generated.
+    """
+    if 1 < folders <= files:
+        text = "files are spread evenly; consecutive files are in one subfolder"
+        yield Fact("dataset.num_subfolders_train", "mapped", text, "dataset.subfolders", [folders])
+    elif folders > 1:
+        yield Fact("dataset.num_subfolders_train", "approximated", "all files are in one folder")
 
 
 def _layout(source: SourceWorkload) -> Iterator[Fact]:

@@ -1,0 +1,138 @@
+"""The folder of a dataset and its subfolders, opened one after another without following links."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.files import safe_folders
+
+
+class Folder(NamedTuple):
+    """An open folder of a dataset. path: its path relative to the dataset's folder; empty for the dataset's folder
+    itself. descriptor: its open descriptor. inner: names of its subfolders that belong to the dataset.
+    """
+
+    path: str
+    descriptor: int
+    inner: frozenset[str]
+
+
+def folders(root: int, dataset: Dataset | None) -> Iterator[Folder]:
+    """Yield the existing subfolders of a dataset, inner folders first, and at the end the dataset's folder. A folder is
+    closed when the next one is yielded. Links and mount points are left out. root: descriptor of the dataset's folder.
+    dataset: None if it is not known.
+    """
+    yield from _folders(root, (), dataset, os.fstat(root).st_dev)
+
+
+def _folders(folder: int, place: tuple[int, ...], dataset: Dataset | None, device: int) -> Iterator[Folder]:
+    """Yield the folders in an open folder, and then this folder. place: numbers of this folder and of the folders above
+    it. device: device number of the dataset's folder.
+    """
+    counts = () if dataset is None or dataset.subfolders is None else dataset.subfolders[len(place) :]
+    inner = set()
+    for name in _numbered(folder, counts[0]) if counts else ():
+        with _opened(folder, name, device) as descriptor:
+            if descriptor is not None:
+                inner.add(name)
+                yield from _folders(descriptor, (*place, int(name)), dataset, device)
+    yield Folder("/".join(map(dataset_folder.subfolder_name, place)), folder, frozenset(inner))
+
+
+def _numbered(folder: int, count: int) -> list[str]:
+    """Return the names in the folder that are names of its subfolders, sorted. count: number of its subfolders."""
+    with os.scandir(folder) as entries:
+        names = sorted(
+            entry.name for entry in entries if entry.name.isdecimal() and entry.is_dir(follow_symlinks=False)
+        )
+    return [name for name in names if int(name) < count and dataset_folder.subfolder_name(int(name)) == name]
+
+
+@contextmanager
+def _opened(folder: int, name: str, device: int) -> Iterator[int | None]:
+    """Open a subfolder and yield its descriptor. Yield None if it is a mount point, a link, or missing."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        yield None
+        return
+    try:
+        yield descriptor if os.fstat(descriptor).st_dev == device else None
+    finally:
+        safe_folders.close(descriptor)
+
+
+def strangers(root: int, dataset: Dataset | None) -> Iterator[str]:
+    """Yield the paths of foreign entries of the dataset's folder and its subfolders, relative to the dataset's folder:
+    names that the generator does not write, and entries that are not regular files. dataset: None if the generator was
+    stopped before it wrote a file.
+    """
+    is_named = dataset_folder.names_of(dataset)
+    for folder in folders(root, dataset):
+        with os.scandir(folder.descriptor) as entries:
+            for entry in entries:
+                if entry.name not in folder.inner and not (
+                    is_named(folder.path, entry.name) and entry.is_file(follow_symlinks=False)
+                ):
+                    yield os.path.join(folder.path, entry.name)
+
+
+class Batch(NamedTuple):
+    """Some of the names in a folder of a dataset. path: path of the folder, relative to the dataset's folder."""
+
+    path: str
+    names: list[str]
+
+
+def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[Batch]:
+    """Yield all names in the folders of a dataset except the names of its subfolders, at most `most` at a time."""
+    for folder in folders(root, dataset):
+        names = []
+        with os.scandir(folder.descriptor) as entries:
+            for entry in entries:
+                if entry.name not in folder.inner:
+                    names.append(entry.name)
+                if len(names) == most:
+                    yield Batch(folder.path, names)
+                    names = []
+        if names:
+            yield Batch(folder.path, names)
+
+
+@contextmanager
+def opened(root: int, path: str) -> Iterator[int]:
+    """Open the subfolder of a dataset at a path relative to the dataset's folder, and yield its descriptor. Links are
+    not followed.
+    """
+    descriptor = os.dup(root)
+    try:
+        for name in filter(None, path.split("/")):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            inner = os.open(name, flags, dir_fd=descriptor)
+            safe_folders.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        safe_folders.close(descriptor)
+
+
+def make(root: int, path: str) -> None:
+    """Create the subfolder of a dataset at a path relative to the dataset's folder, and the folders above it. Other
+    ranks may create the same folders at the same time. If the dataset's folder is shared with a group, the group may
+    write to the subfolder, too.
+    """
+    is_shared = safe_folders.is_of_group(safe_folders.held(root))
+    parts = path.split("/")
+    for depth, name in enumerate(parts):
+        with opened(root, "/".join(parts[:depth])) as above:
+            try:
+                os.mkdir(name, dir_fd=above)
+            except FileExistsError:
+                continue
+            if is_shared:
+                with opened(above, name) as made:
+                    os.fchmod(made, stat.S_IMODE(os.fstat(made).st_mode) | stat.S_ISGID | stat.S_IRWXG)
