@@ -265,9 +265,7 @@ def _table(where: Path, stored: list[_StoredDataset]) -> str:
         lines.append(f"{'' if len(name) > name_width else name:{name_width}} {' '.join(cells)}".rstrip())
     lines += ["", "size: samples and auxiliary files, before compression; samples: number per file"]
     if any(entry.state == "unfinished" for entry in stored):
-        lines.append(
-            "unfinished: a job that needs it writes the missing files; dlio-hpc datasets remove --unfinished removes it"
-        )
+        lines.append("unfinished: a job that needs it completes it; dlio-hpc datasets remove --unfinished removes it")
     if any(entry.state == "generating" for entry in stored):
         lines.append("generating: a job is writing the dataset")
     return "\n".join(lines)

@@ -292,7 +292,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def leaves(self) -> int:
         """Number of folders that hold sample files."""
-        return math.prod(self.subfolders or ())
+        return math.prod(self.subfolders or (1,))
 
     def of_files(self, files: int, samples_per_file: int) -> "Dataset":
         """Return the dataset with another number of files, and with about as many files in each subfolder as before.

@@ -1,17 +1,17 @@
 """Generate a dataset. Each rank writes consecutive files, and creates the subfolders that hold them."""
 
 import errno
-import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlio_hpc.base.errors import InfrastructureError
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import auxiliary_files, clock, darshan_fd_gate, page_cache, write_back
 from dlio_hpc.core.early_stop import Stop
+from dlio_hpc.core.files import write_all
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _LARGE = 1 << 20
 # Seconds after which a rank records the files that it has written.
 _RECORD_S = 30.0
+# Number of files that are written between two looks at the clock.
+_MOST_FILES = 256
 
 
 def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Generated:
@@ -99,29 +101,38 @@ def _write_span(folder: int, run: Run, span: Span, progress: Progress, stop: Sto
     """
     layout, size = run.workload.dataset, 0
     recorder = _Recorder(folder, span.first, is_synced_together=_is_synced_together(run))
+    most = max(1, min(_MOST_FILES, _LARGE // layout.bytes_of(layout.samples_per_file)))
     try:
-        for path, numbers in itertools.groupby(range(*span), partial(dataset_folder.subfolder, layout)):
+        for path, first, end in dataset_folder.blocks(layout, *span, most):
+            stop.check(
+                f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs the "
+                "dataset writes the other files"
+            )
             if path:
                 dataset_tree.make(folder, path)
             with dataset_tree.opened(folder, path) as inner:
-                for number in numbers:
-                    stop.check(
-                        f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs "
-                        "the dataset writes the other files"
-                    )
-                    written = _write_file(inner, run, number, not recorder.is_synced_together)
-                    size += written
-                    recorder.add()
-                    progress.add(written)
-                    if progress.is_due(progress.done, progress.total):
-                        rest = f"{progress.bytes / 1e6:.0f} MB written by rank 0"
-                        progress.show(progress.done, progress.total, "files", rest)
+                written = _write_files(inner, run, range(first, end), not recorder.is_synced_together)
+            size += written
+            progress.add(written, end - first)
+            recorder.add(end - first)
+            if progress.is_due(progress.done, progress.total):
+                rest = f"{progress.bytes / 1e6:.0f} MB written by rank 0"
+                progress.show(progress.done, progress.total, "files", rest)
     except BaseException:
         with suppress(OSError):  # the error that is being raised is reported
             recorder.save()
         raise
     recorder.save()
     return size
+
+
+def _write_files(folder: int, run: Run, numbers: range, is_synced: bool) -> int:
+    """Write consecutive sample files to an open folder. Return their total size in bytes."""
+    layout = run.workload.dataset
+    contents = None if _is_large(layout) else FORMATS[layout.format].contents
+    if contents is None:
+        return sum(_write_file(folder, run, number, is_synced) for number in numbers)
+    return _write_small(folder, run, numbers, contents(layout, numbers.start, numbers.stop), is_synced)
 
 
 def _write_file(folder: int, run: Run, number: int, is_synced: bool) -> int:
@@ -135,13 +146,42 @@ def _write_file(folder: int, run: Run, number: int, is_synced: bool) -> int:
     return size
 
 
+def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memoryview], is_synced: bool) -> int:
+    """Write consecutive sample files to an open folder, given their contents. Return their total size in bytes. The
+    loop has as few statements as possible, because creating a file in memory takes only a few microseconds.
+    """
+    layout, size = run.workload.dataset, 0
+    path = os.path.join(run.stored.folder, dataset_folder.file_name(layout, numbers.start))
+    above = f"{os.path.dirname(path)}/"
+    prefix = above if darshan_fd_gate.is_watched() else ""
+    try:
+        for number, data in zip(numbers, contents, strict=True):
+            name = f"{number:08}.{layout.format}"
+            file = safe_folders.emptied(folder, prefix + name)
+            try:
+                write_all(file, data)
+                if is_synced:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+            size += len(data)
+            if run.workload.reader.drop_cache:
+                page_cache.drop(above + name)
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write {above}{name}: {_reason(fault, folder)}") from fault
+    return size
+
+
+def _is_large(layout: Dataset) -> bool:
+    """Return whether the files are so large that each is synced by itself."""
+    return layout.bytes_of(layout.samples_per_file) >= _LARGE
+
+
 def _is_synced_together(run: Run) -> bool:
     """Return whether the files are synced together and not one by one. A sync of each file takes longer than writing it
     if files are small. syncfs(2) is reliable on local file systems only.
     """
-    layout = run.workload.dataset
-    is_small = layout.bytes_of(layout.samples_per_file) < _LARGE
-    return is_small and filesystem.of(Path(run.stored.folder)).kind in filesystem.LOCAL
+    return not _is_large(run.workload.dataset) and filesystem.of(Path(run.stored.folder)).kind in filesystem.LOCAL
 
 
 class _Recorder:
@@ -156,9 +196,9 @@ class _Recorder:
         self._written = self._recorded = Span(first, first)
         self._due = clock.now() + _RECORD_S
 
-    def add(self) -> None:
-        """Note that the next file is written."""
-        self._written = Span(self._written.first, self._written.end + 1)
+    def add(self, count: int) -> None:
+        """Note that the next `count` files are written."""
+        self._written = Span(self._written.first, self._written.end + count)
         if clock.now() >= self._due:
             self.save()
 

@@ -34,9 +34,9 @@ class Progress:
         """Set the number of items of this rank, before the first item. elapsed_s is counted from this call on."""
         self.total, self.unit, self._began = total, unit, now()
 
-    def add(self, size: int) -> None:
-        """Count an item of `size` bytes as done."""
-        self.done, self.bytes, self.elapsed_s = self.done + 1, self.bytes + size, now() - self._began
+    def add(self, size: int, count: int = 1) -> None:
+        """Count `count` items as done, which have `size` bytes together."""
+        self.done, self.bytes, self.elapsed_s = self.done + count, self.bytes + size, now() - self._began
 
     def show(self, done: int, total: int, unit: str, rest: str = "") -> None:
         """Print a line such as "01-measure 12/44 steps, epoch 1 of 2" if one is due; otherwise do nothing."""

@@ -68,6 +68,19 @@ def subfolder(dataset: Dataset, number: int) -> str:
     return f"{subfolder_name(place // last)}/{inner}" if outer else inner
 
 
+def blocks(dataset: Dataset, first: int, end: int, most: int) -> Iterator[tuple[str, int, int]]:
+    """Divide consecutive sample files into blocks of at most `most` files that are in one subfolder. Yield the path of
+    the subfolder, relative to the dataset's folder, the number of the first file of the block, and the number after
+    its last file. first, end: numbers of the first file, and after the last file.
+    """
+    while first < end:
+        place = first * dataset.leaves // dataset.files
+        last = -(-(place + 1) * dataset.files // dataset.leaves)
+        after = min(first + most, end, last)
+        yield subfolder(dataset, first), first, after
+        first = after
+
+
 def subfolder_name(place: int) -> str:
     """Return the name of a subfolder. place: its number among the subfolders of its folder."""
     return f"{place:05}"

@@ -99,6 +99,18 @@ def created(folder: int, name: str) -> int:
     return descriptor
 
 
+def emptied(folder: int, name: str) -> int:
+    """Open the file `name` in an open folder for writing, and create it if it does not exist. Remove its content if it
+    exists. Return its descriptor. Raise ConfigError in the same cases as created().
+    """
+    try:
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    except FileExistsError:
+        descriptor = created(folder, name)
+        os.ftruncate(descriptor, 0)
+        return descriptor
+
+
 def _is_foreign(folder: int, name: str) -> bool:
     try:
         return not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)

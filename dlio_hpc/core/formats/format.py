@@ -1,6 +1,6 @@
 """The interface of file formats."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +41,8 @@ class Format(NamedTuple):
     None if there is no difference. The last argument of `fault` restricts the check to size and metadata. head: returns
     the first bytes of the sample that starts at a given position of the content stream. The bytes have the form in
     which read() delivers them. fill: writes all bytes of the sample that starts at a given position to a row.
+    contents: yields what write() writes to consecutive files, given the number of the first file and the number after
+    the last one; all of it is in memory. None: only write() can do this.
     """
 
     write: Callable[[int, Dataset, int], None]
@@ -48,6 +50,7 @@ class Format(NamedTuple):
     fault: Callable[[str, Dataset, int, bool], str | None]
     head: Callable[[int, Compressibility], bytes] = content.head
     fill: Callable[[Rows, int, Compressibility], None] = content.fill
+    contents: Callable[[Dataset, int, int], Iterator[memoryview]] | None = None
 
 
 def as_bytes(values: object) -> Rows:

@@ -17,7 +17,7 @@ FORMATS: dict[str, Format] = {
     "tfrecord": Format(tfrecord.write, tfrecord.reader, tfrecord.fault),
     "hdf5": Format(hdf5_format.write, hdf5_format.reader, hdf5_format.fault),
     "npz": Format(npz.write, npz.reader, npz.fault),
-    "raw": Format(raw.write, raw.reader, raw.fault),
+    "raw": Format(raw.write, raw.reader, raw.fault, contents=raw.contents),
     "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
     "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),
     "null": Format(null.write, null.reader, null.fault),

@@ -9,6 +9,7 @@ file.
 """
 
 import io
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,19 @@ if TYPE_CHECKING:
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
     write_file(descriptor, written_early(descriptor, _pieces(SampleLayout(dataset), dataset, number)))
+
+
+def contents(dataset: Dataset, first: int, end: int) -> Iterator[memoryview]:
+    """Yield the contents of the files from `first` to `end` - 1. They are consecutive in the content stream."""
+    places = SampleLayout(dataset)
+    starts = places.of(np.arange(first, end, dtype=np.uint64) * np.uint64(dataset.samples_per_file)).position
+    begin = int(starts[0])
+    stop = int(starts[-1]) + places.file_size(end - 1)
+    memory = np.empty(stop - begin, np.uint8)
+    content.fill(memory, begin, compressibility(dataset))
+    bounds = [*(starts - begin).tolist(), stop - begin]
+    for start, after in itertools.pairwise(bounds):
+        yield memory.data[start:after]
 
 
 def _pieces(places: SampleLayout, dataset: Dataset, number: int) -> Iterator[memoryview]:
