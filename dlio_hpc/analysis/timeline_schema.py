@@ -43,7 +43,7 @@ def _check(file: Any) -> None:
         _column(file["ranks"], name, (ranks,))
     for name in (name for name in _MORE if name in file["ranks"]):
         _column(file["ranks"], name, (ranks,))
-    for name in ("read_latency", *(["request_sizes"] if "request_sizes" in file else [])):
+    for name in ("read_latency", *(name for name in ("request_sizes", "open_latency") if name in file)):
         _check_histogram(file[name], ranks)
     if "activity" in file:
         _check_activity(file["activity"], ranks, last)
@@ -86,7 +86,7 @@ def _check_activity(group: Any, ranks: int, last: float) -> None:
     shape = group["bytes"].shape
     _need(len(shape) == 2 and shape[0] == ranks and shape[1] > 0, _shape("activity/bytes"))
     _need(max(last - start, 0) / width < _MOST_BINS, "activity: bins are too narrow for the duration of the run")
-    for name in ("bytes", "requests", "busy"):
+    for name in ("bytes", "requests", "busy", *(name for name in ("opens", "opening") if name in group)):
         _need(bool((_column(group, name, shape, "f") >= 0).all()), f"activity/{name} has negative values")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.read_activity import BUSY, BYTES_AND_REQUESTS, Activity
+from dlio_hpc.core.read_activity import BUSY, BYTES_AND_REQUESTS, OPENS, Activity
 from dlio_hpc.results import intervals
 from dlio_hpc.results.run_result import Distribution
 
@@ -25,6 +25,9 @@ COLUMNS = 7
 _BINS_PER_OCTAVE, _LEAST_S, _BINS = 8, 1e-7, 8 * 34
 # Bins of request sizes: 4 per octave from 1 B to 1 TiB. A bin includes its lower edge. Powers of two are edges.
 _SIZES_PER_OCTAVE, _SIZE_BINS = 4, 4 * 40
+# Rows of the histograms of latencies.
+READ, OPEN, CLOSE = range(3)
+_KINDS = 3
 # Number of reads that are collected before they are added to totals and histograms: 8 MiB of timestamps and sizes.
 _FOLD = 1 << 16
 
@@ -67,50 +70,53 @@ def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution
         return None
     edges = bin_edges()
     middles = np.sqrt(edges[:-1] * edges[1:])
-    at = np.searchsorted(np.cumsum(counts), np.array([0.50, 0.95, 0.99]) * reads)
-    p50, p95, p99 = np.minimum(middles[at], longest).tolist()
-    return Distribution(total_s / reads, p50, p95, p99, longest)
+    at = np.searchsorted(np.cumsum(counts), np.array([0.50, 0.95, 0.99, 0.999]) * reads)
+    p50, p95, p99, p999 = np.minimum(middles[at], longest).tolist()
+    return Distribution(total_s / reads, p50, p95, p99, longest, p999)
 
 
 def of_values(values: Floats) -> Distribution:
     """Return the exact distribution of `values`, which must not be empty."""
-    p50, p95, p99 = np.percentile(values, [50, 95, 99]).tolist()
-    return Distribution(float(values.mean()), p50, p95, p99, float(values.max()))
+    p50, p95, p99, p999 = np.percentile(values, [50, 95, 99, 99.9]).tolist()
+    return Distribution(float(values.mean()), p50, p95, p99, float(values.max()), p999)
 
 
 class ReadLog:
     """Statistics of all reads of a rank. Reads are first collected. To bound the memory, they are added to totals and
     histograms at intervals, and then forgotten.
 
+    histograms: histograms of the latencies of reads, openings and closings of files, shape (3, bins); the rows are
+    READ, OPEN and CLOSE. sums: sum and maximum of these latencies in seconds, shape (3, 2).
+
     io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. waited_s:
-    seconds in which the rank waits for a batch while at least one file is read, opened or closed. total_s, longest_s:
-    sum and maximum of the read latencies. histogram: histogram of the read latencies. sizes: histogram of the request
-    sizes, without requests of unknown size. activity: bytes (of samples and overhead), requests, and seconds with at
-    least one read in flight, each as an amount over time.
+    seconds in which the rank waits for a batch while at least one file is read, opened or closed. sizes: histogram
+    of the request sizes, without requests of unknown size. activity: read_activity.py defines its amounts over time.
     """
 
     def __init__(self) -> None:
-        self.histogram: Counts = np.zeros(_BINS, np.int64)
+        self.histograms: Counts = np.zeros((_KINDS, _BINS), np.int64)
+        self.sums: Floats = np.zeros((_KINDS, 2))
         self.sizes: Counts = np.zeros(_SIZE_BINS, np.int64)
         self.activity = Activity()
-        self.io_s = self.hidden_s = self.waited_s = self.total_s = self.longest_s = 0.0
+        self.io_s = self.hidden_s = self.waited_s = 0.0
         # Lists, because they are extended faster than arrays.
         self._starts: list[float] = []
         self._ends: list[float] = []
         self._sizes: list[int] = []
         self._batches: list[int] = []
-        self._handled: list[tuple[float, float]] = []
+        self._opened: list[tuple[float, float]] = []
+        self._closed: list[tuple[float, float]] = []
         self._pending: Floats = np.empty((2, 0))
         self._pending_handled: Floats = np.empty((2, 0))
 
     def copy(self) -> "ReadLog":
         """Return a log that has the reads collected so far."""
         made = copy(self)
-        made.histogram, made.sizes = self.histogram.copy(), self.sizes.copy()
+        made.histograms, made.sums, made.sizes = self.histograms.copy(), self.sums.copy(), self.sizes.copy()
         made.activity = copy(self.activity)
         made.activity.amounts = self.activity.amounts.copy()
         made._starts, made._ends, made._sizes = self._starts.copy(), self._ends.copy(), self._sizes.copy()
-        made._batches, made._handled = self._batches.copy(), self._handled.copy()
+        made._batches, made._opened, made._closed = self._batches.copy(), self._opened.copy(), self._closed.copy()
         return made
 
     def add(self, tally: Tally) -> bool:
@@ -120,9 +126,10 @@ class ReadLog:
         self._starts += tally.starts
         self._ends += tally.ends
         self._sizes += tally.sizes
-        self._handled += tally.handled
+        self._opened += tally.opened
+        self._closed += tally.closed
         self._batches += len(tally.starts), tally.bytes_read + tally.overhead_bytes, tally.requests
-        return len(self._starts) >= _FOLD or len(self._batches) >= _FOLD
+        return max(len(self._starts), len(self._batches), len(self._opened)) >= _FOLD
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
         """Add the collected reads to the totals and histograms. steps: completed steps in order of time, shape (n,
@@ -131,16 +138,17 @@ class ReadLog:
         the next call.
         """
         reads = np.array([self._starts, self._ends])
+        opened, closed = (np.array(times, float).reshape(-1, 2).T for times in (self._opened, self._closed))
+        for kind, times in ((READ, reads), (OPEN, opened), (CLOSE, closed)):
+            self._count(kind, times[1] - times[0])
         latencies = reads[1] - reads[0]
-        self.histogram += histogram(latencies)
-        self.total_s += float(latencies.sum())
-        self.longest_s = max(self.longest_s, float(latencies.max(initial=0.0)))
         sizes, batches = np.array(self._sizes, np.int64), np.array(self._batches, np.int64).reshape(-1, 3)
         del self._starts[:], self._ends[:], self._sizes[:], self._batches[:]
         self.sizes += size_histogram(sizes)
         self.activity.add(BYTES_AND_REQUESTS, reads, shared_out(latencies, sizes, batches))
-        handled = np.array(self._handled, float).reshape(-1, 2).T
-        self._handled.clear()
+        self.activity.add(OPENS, opened, np.array([np.ones(opened.shape[1]), opened[1] - opened[0]]))
+        handled = np.concatenate((opened, closed), axis=1)
+        del self._opened[:], self._closed[:]
         covered, self._pending = _until(np.concatenate((self._pending, reads), axis=1), until)
         handled, self._pending_handled = _until(np.concatenate((self._pending_handled, handled), axis=1), until)
         lengths = covered[1] - covered[0]
@@ -151,6 +159,12 @@ class ReadLog:
             steps = steps[np.searchsorted(steps[:, COMPUTED], active[0, 0]) :]
         self.hidden_s += intervals.within(covered, steps[:, [READY, COMPUTED]])
         self.waited_s += intervals.within(active, steps[:, [STARTED, READY]])
+
+    def _count(self, kind: int, latencies: Floats) -> None:
+        """Add latencies of one kind to the histograms and sums. kind: READ, OPEN or CLOSE."""
+        self.histograms[kind] += histogram(latencies)
+        longest = max(self.sums[kind, 1], latencies.max(initial=0.0))
+        self.sums[kind] = self.sums[kind, 0] + latencies.sum(), longest
 
 
 def _until(times: Floats, until: float) -> tuple[Floats, Floats]:

@@ -76,12 +76,12 @@ class HandleCache(Generic[H]):
             self._pins = _Pins()
 
     def _evict(self, tally: Tally) -> None:
-        started = now()
         for number, entry in list(self._entries.items())[: len(self._entries) - _MOST]:
             if not entry.pins:
+                started = now()
                 entry.close()
+                tally.close(started)
                 del self._entries[number]
-        tally.handle(started)
 
 
 class _Pins(threading.local, Generic[H]):
@@ -107,8 +107,7 @@ class _Entry(Generic[H]):
                 if self._handle is None:
                     started = now()
                     self._handle = opened()
-                    tally.handle(started)
-                    tally.opens += 1
+                    tally.open(started)
         return self._handle
 
     def close(self) -> None:

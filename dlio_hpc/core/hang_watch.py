@@ -305,7 +305,7 @@ def _decoded(content: bytes) -> Recording:
 
 
 _ARRAYS = ("steps", "arrivals", "checkpoints", "restored", "evaluated", "verified", "disturbances")
-_READS = ("histogram", "sizes", "io_s", "hidden_s", "waited_s", "total_s", "longest_s")
+_READS = ("histograms", "sums", "sizes", "io_s", "hidden_s", "waited_s")
 _COUNTS = ("opens", "overhead_bytes", "requests", "preprocess_s")
 
 

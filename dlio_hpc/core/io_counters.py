@@ -14,7 +14,8 @@ class Tally:
 
     bytes_read: bytes of samples. overhead_bytes: other bytes that were read with the samples. requests: number of
     requests to the operating system. starts, ends: timestamps of each request. If a library makes the requests, they
-    are timestamps of each call of the library. handled: start and end of each opening and closing of a file. sizes:
+    are timestamps of each call of the library. opened, closed: start and end of each opening and each closing of a
+    file that was timed. opens: number of openings, timed or not. sizes:
     bytes that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds
     spent on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its
     start-up, before the worker opened its first sample file.
@@ -22,10 +23,11 @@ class Tally:
 
     __slots__ = (
         "bytes_read",
+        "closed",
         "ends",
         "fetched",
-        "handled",
         "hints",
+        "opened",
         "opens",
         "overhead_bytes",
         "preprocess_s",
@@ -45,7 +47,8 @@ class Tally:
         self.starts: list[float] = []
         self.ends: list[float] = []
         self.sizes: list[int] = []
-        self.handled: list[tuple[float, float]] = []
+        self.opened: list[tuple[float, float]] = []
+        self.closed: list[tuple[float, float]] = []
 
     def add(self, started: float, count: int) -> None:
         """Count a request that started at `started`, ends now and returned `count` bytes of samples."""
@@ -63,9 +66,14 @@ class Tally:
         self.requests += len(counts)
         self.bytes_read += sum(counts)
 
-    def handle(self, started: float) -> None:
-        """Record that the opening or closing of a file started at `started` and ends now."""
-        self.handled.append((started, now()))
+    def open(self, started: float) -> None:
+        """Count the opening of a file, which started at `started` and ends now."""
+        self.opened.append((started, now()))
+        self.opens += 1
+
+    def close(self, started: float) -> None:
+        """Record that the closing of a file started at `started` and ends now."""
+        self.closed.append((started, now()))
 
     def timed(self, started: float) -> None:
         """Record the timestamps of a library call that started at `started` and ends now. Its requests and bytes are
@@ -100,7 +108,8 @@ class Tally:
         self.starts.extend(batch.starts)
         self.ends.extend(batch.ends)
         self.sizes.extend(batch.sizes)
-        self.handled.extend(batch.handled)
+        self.opened.extend(batch.opened)
+        self.closed.extend(batch.closed)
 
 
 @contextmanager

@@ -43,12 +43,13 @@ class Merged(NamedTuple):
     """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock. Shapes of arrays are in parentheses.
 
     offsets (ranks, 1): seconds that were added to the clock of each rank. steps (ranks, steps of all epochs, columns):
-    distributions.py defines the columns of a step. histogram (ranks, bins): read latencies. totals (ranks, 10): the
+    distributions.py defines the columns of a step. histograms (ranks, 3, bins) and sums
+    (ranks, 3, 2): those of ReadLog. totals (ranks, 8): the
     columns are defined below this class. arrivals (ranks, epochs, columns): cache_accounting.py defines the columns.
     checkpoints (ranks, n, columns): checkpoint.py defines the columns. restored (ranks, checkpoints, columns):
     restore.py defines the columns. verified (ranks, epochs, 2): seconds spent on
     comparing contents, and number of samples compared. auxiliary_files (ranks, 6): the fields of
-    auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 3, bins): read_activity.py defines the
+    auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 5, bins): read_activity.py defines the
     rows. time_bins: the time bins of `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan.
     disturbances (ranks, epochs + 1, columns): disturbance.py defines the columns; the last row is for all epochs
     together.
@@ -58,7 +59,8 @@ class Merged(NamedTuple):
     time_bins: TimeBins
     offsets: Floats
     steps: Floats
-    histogram: distributions.Counts
+    histograms: distributions.Counts
+    sums: Floats
     totals: Floats
     arrivals: Floats
     checkpoints: Floats
@@ -73,7 +75,7 @@ class Merged(NamedTuple):
 
 
 # Columns of Merged.totals.
-OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S, _OWN_S = range(10)
+OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _OWN_S = range(8)
 # Phases of a step, each given by the timestamp at which it begins. A phase ends at the next timestamp.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
 
@@ -118,13 +120,14 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
     steps[..., STARTED : SYNCED + 1] += offset
     reads, counts = recording.reads, recording.counts
     totals = [
-        counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s, reads.histogram.sum(),
-        reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s, recording.own_s,
+        counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s,
+        reads.histograms[distributions.READ].sum(), reads.io_s, reads.hidden_s, recording.own_s,
     ]  # fmt: skip
     return (
         np.array([offset]),
         steps,
-        reads.histogram,
+        reads.histograms,
+        reads.sums,
         np.array(totals, float),
         recording.arrivals,
         recording.checkpoints,
@@ -256,10 +259,9 @@ def summary(merged: Merged, run: Run) -> Summary:
     samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
     busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
-    counts = merged.histogram.sum(axis=0)
     reads_samples = not run.workload.only_writes_checkpoints
     is_timed = reads_samples and (totals[:, TIMED].any() or not samples)
-    latency = distributions.of_histogram(counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max()))
+    opens = int(totals[:, OPENS].sum())
     return Summary(
         samples=samples,
         samples_left_out=_offered(run.workload, len(steps)) - run.samples,
@@ -275,12 +277,13 @@ def summary(merged: Merged, run: Run) -> Summary:
         au_mlperf=_au_mlperf(by_epoch, within) if reads_samples else None,
         io_time_s=io_s / len(steps) if is_timed else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
-        opens=int(totals[:, OPENS].sum()),
+        opens=opens,
+        **_file_operations(merged, opens, wall_s),
         reads=int(totals[:, REQUESTS].sum()) if reads_samples else 0,
         wait_s=times.wait,
         compute_s=times.compute,
         sync_s=times.sync,
-        read_latency_s=latency if reads_samples else None,
+        read_latency_s=_latency(merged, distributions.READ) if reads_samples else None,
         compute_asked_s=float(steps[..., ASKED].mean()),
         slowest_rank=_slowest(merged.hosts, times.busy),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
@@ -292,6 +295,28 @@ def summary(merged: Merged, run: Run) -> Summary:
         samples_verified=int(merged.verified[..., 1].sum()),
         auxiliary_files=_side_files(merged.auxiliary_files) if run.workload.dataset.auxiliary_files else None,
     )
+
+
+def _latency(merged: Merged, kind: int) -> Distribution | None:
+    """Return the distribution of the latencies of one kind over all ranks. kind: a row of the histograms."""
+    counts, sums = merged.histograms[:, kind].sum(axis=0), merged.sums[:, kind]
+    return distributions.of_histogram(counts, float(sums[:, 0].sum()), float(sums[:, 1].max()))
+
+
+def _file_operations(merged: Merged, opens: int, wall_s: float) -> dict[str, Any]:
+    """Return the fields of a summary about openings and closings of files. If a library opens files and does not tell
+    how long it takes, the fields on latency are None. opens: number of openings, timed or not.
+    """
+    timed = int(merged.histograms[:, distributions.OPEN].sum())
+    if not opens or timed != opens:
+        return {"opens_per_s": opens / wall_s if opens else None}
+    read_s, *handled_s = merged.sums[..., 0].sum(axis=0).tolist()
+    return {
+        "opens_per_s": opens / wall_s,
+        "open_latency_s": _latency(merged, distributions.OPEN),
+        "close_latency_s": _latency(merged, distributions.CLOSE),
+        "metadata_fraction": sum(handled_s) / (read_s + sum(handled_s)),
+    }
 
 
 def _offered(workload: Workload, ranks: int) -> int:

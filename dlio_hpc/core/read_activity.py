@@ -12,14 +12,15 @@ from dlio_hpc.results import intervals
 
 Floats = npt.NDArray[np.float64]
 
-# Rows of `amounts`: bytes received, requests, seconds with at least one read in flight.
-BYTES_AND_REQUESTS, BUSY = slice(0, 2), slice(2, 3)
-_ROWS = 3
+# Rows of `amounts`: bytes received, requests, seconds with at least one read in flight, openings of files, and seconds
+# in these openings, summed over threads.
+BYTES_AND_REQUESTS, BUSY, OPENS = slice(0, 2), slice(2, 3), slice(3, 5)
+_ROWS = 5
 # Bin widths are powers of two in seconds, initially 7.8 ms, and bins start at multiples of the width. Times are
 # therefore divided without rounding, and the amounts of two narrow bins add up to the amount of a wider bin.
 LEAST_S = 2.0**-7
 BINS, _FEWEST = 512, 64
-# Maximum number of bins of all ranks together, which are gathered on rank 0. A bin takes 24 bytes, all bins 25 MB.
+# Maximum number of bins of all ranks together, which are gathered on rank 0. A bin takes 40 bytes, all bins 42 MB.
 # Above 16,384 ranks, each rank has 64 bins.
 _ALL_BINS = 2**20
 
@@ -45,8 +46,8 @@ class TimeBins(NamedTuple):
 
 
 class Activity:
-    """Read activity of a rank. time_bins: the rank's time bins; before the first read there are none. amounts: bytes
-    received, requests, and seconds with at least one read in flight in each bin, shape (3, bins).
+    """Read activity of a rank. time_bins: the rank's time bins; before the first read there are none. amounts: the
+    amounts in each bin, shape (5, bins).
     """
 
     def __init__(self) -> None:

@@ -50,7 +50,11 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[XPlane | 
         "number of reads of each rank (axis 0) in each duration bin (axis 1); edges: limits of the bins in seconds"
     )
     latency["edges"] = distributions.bin_edges()
-    latency.create_dataset("counts", data=merged.histogram, **_PACKED)
+    latency.create_dataset("counts", data=merged.histograms[:, distributions.READ], **_PACKED)
+    opening = file.create_group("open_latency")
+    opening.attrs["about"] = "the same as read_latency, for the openings of files that were timed"
+    opening["edges"] = distributions.bin_edges()
+    opening.create_dataset("counts", data=merged.histograms[:, distributions.OPEN], **_PACKED)
     sizes = file.create_group("request_sizes")
     sizes.attrs["about"] = (
         "number of requests of each rank (axis 0) in each size bin (axis 1). The size of a request is the number "
@@ -140,7 +144,8 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
 
 def _activity(group: "h5py.Group", merged: Merged) -> None:
     group.attrs["about"] = (
-        "axes: rank, bin. bytes: bytes of samples and overhead. busy: seconds with at least one read in flight. A bin "
+        "axes: rank, bin. bytes: bytes of samples and overhead. busy: seconds with at least one read in flight. "
+        "opens, opening: openings of files that were timed, and seconds in them, summed over threads. A bin "
         "has `width` seconds; a read that spans several bins is divided among them. Bin 0 begins at `start`, in "
         "seconds since the run's first step. timed: false if the times of reads are unknown; all values are then "
         "zero. Auxiliary files and checkpoints are left out"
@@ -149,10 +154,11 @@ def _activity(group: "h5py.Group", merged: Merged) -> None:
     group.attrs["timed"] = timed
     group.attrs["width"] = merged.time_bins.width
     group.attrs["start"] = merged.time_bins.start - first_step(merged) if timed else 0.0
-    arrived, requests, busy = merged.activity.transpose(1, 0, 2)
+    arrived, requests, busy, opens, opening = merged.activity.transpose(1, 0, 2)
     group.create_dataset("bytes", data=arrived, **_PACKED)
     group.create_dataset("requests", data=requests, **_PACKED)
-    group.create_dataset("busy", data=busy.astype(np.float32), **_PACKED)
+    for name, amounts in (("busy", busy), ("opens", opens), ("opening", opening)):
+        group.create_dataset(name, data=amounts.astype(np.float32), **_PACKED)
 
 
 def _tf_profile(group: "h5py.Group", merged: Merged, profiles: "dict[int, XPlane]") -> None:

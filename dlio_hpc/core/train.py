@@ -106,7 +106,7 @@ def train(
         Recorder(run, progress),
         _checkpoints(comm, run, ranks_on_node),
         AuxiliaryFiles(run, comm.rank, apart),
-        Verification(workload, partial(dataset_folder.file_path, run.stored)),
+        Verification(workload, dataset_folder.paths(run.stored)),
         apart,
         stop,
     )

@@ -44,6 +44,9 @@ class MeasurementDocument(Struct, frozen=True):
     io_time_s: float | None
     wait_p99_s: float | None
     read_p99_s: float | None
+    opens_per_s: float | None
+    open_p99_s: float | None
+    metadata_fraction: float | None
     slowest_rank_ratio: float | None
     checkpoint_write_MBps: float | None
     checkpoint_read_MBps: float | None

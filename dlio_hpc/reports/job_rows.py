@@ -22,7 +22,7 @@ EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "co
 RUNS = ("run", "samples/s", "MB/s", "AU", "wall", "wait", "compute", "sync", "storage")
 RUNS_LEGEND = "wall, wait, compute, sync: seconds. storage: bytes that came from storage and not from memory."
 CHECKPOINT_RUNS = ("run", "MB/s written", "MB/s read", "storage")
-TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
+TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "p99.9", "max")
 CHECKPOINTS = ("checkpoints", "number", "bytes", "MB/s", "median s", "slowest s")
 CHECKPOINT_LEGEND = "Seconds of the slowest rank: write and fsync, or open and read. MB/s: bytes / these seconds."
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
@@ -252,6 +252,8 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
         compute,
         ("sync of the ranks", summary.sync_s),
         (_read(run.run.workload), summary.read_latency_s),
+        ("open of a file", summary.open_latency_s),
+        ("close of a file", summary.close_latency_s),
     ]
     if run.run.workload.only_writes_checkpoints:
         saved, restored = summary.checkpoint, summary.restored
@@ -263,10 +265,14 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
             ("open and read of a rank", None if restored is None else restored.read_s),
         ]
     return [
-        [name, *map(format_seconds, (values.mean, values.p50, values.p95, values.p99, values.max))]
+        [name, *map(_seconds, (values.mean, values.p50, values.p95, values.p99, values.p999, values.max))]
         for name, values in rows
         if values is not None
     ]
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else format_seconds(value)
 
 
 def _read(workload: Workload) -> str:

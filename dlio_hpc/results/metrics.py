@@ -13,8 +13,8 @@ from dlio_hpc.results.run_result import Summary
 
 MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
-    "slowest_rank_ratio", "checkpoint_write_MBps", "checkpoint_read_MBps", "checkpoint_safe_s",
-    "restore_s", "restore_gap_s",
+    "opens_per_s", "open_p99_s", "metadata_fraction", "slowest_rank_ratio", "checkpoint_write_MBps",
+    "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s",
 ]  # fmt: skip
 # Unit "share": a number from 0 to 1, printed in percent. Unit "x": a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
@@ -108,6 +108,21 @@ METRICS: dict[MetricName, Metric] = {
         "p99 of a read", "s", False, "99th percentile over requests", "histogram of read latency",
         "reads are not timed",
         lambda summary: None if summary.read_latency_s is None else summary.read_latency_s.p99,
+    ),
+    "opens_per_s": Metric(
+        "opens", "1/s", True, "opens of sample files by all ranks / time", "counted when a file is opened",
+        "no file is opened", lambda summary: summary.opens_per_s,
+    ),
+    "open_p99_s": Metric(
+        "p99 of an open", "s", False, "99th percentile over opens of sample files", "histogram of open latency",
+        "a library opens the files and does not tell how long it takes",
+        lambda summary: None if summary.open_latency_s is None else summary.open_latency_s.p99,
+    ),
+    "metadata_fraction": Metric(
+        "metadata share of I/O", "share", False,
+        "seconds in opens and closes / seconds in opens, closes and reads, summed over threads",
+        "timestamps of each open, close and read", "opens or reads are not timed",
+        lambda summary: summary.metadata_fraction,
     ),
     "slowest_rank_ratio": Metric(
         "slowest rank / median rank", "x", False,

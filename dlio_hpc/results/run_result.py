@@ -13,7 +13,9 @@ from dlio_hpc.files import rundir
 
 
 class Distribution(Struct, frozen=True):
-    """A distribution of times, in seconds. Times of steps are exact; read latencies are accurate to within 4.5 %."""
+    """A distribution of times, in seconds. Times of steps are exact; latencies of reads, opens and closes are accurate
+    to within 4.5 %.
+    """
 
     mean: float
     """Mean of the times."""
@@ -25,6 +27,8 @@ class Distribution(Struct, frozen=True):
     """99th percentile of the times."""
     max: float
     """Longest of the times."""
+    p999: float | None = None
+    """99.9th percentile of the times; null: not computed."""
 
 
 class CheckpointSummary(Struct, frozen=True):
@@ -318,6 +322,14 @@ class Summary(Struct, frozen=True):
     """
     samples_verified: int = 0
     """Number of samples that were compared with the generated contents."""
+    opens_per_s: float | None = None
+    open_latency_s: Distribution | None = None
+    """Latency of the opens of sample files, from a histogram with eight bins per octave; null: no file was opened, or a
+    library opened them and does not tell how long it took.
+    """
+    close_latency_s: Distribution | None = None
+    """Latency of the closes of sample files; null: as for open_latency_s, or no file was closed before the end."""
+    metadata_fraction: float | None = None
     cut_short: str | None = None
     """Parts that are incomplete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
     overhead_s: float | None = None

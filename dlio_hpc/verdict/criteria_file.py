@@ -74,6 +74,12 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Maximum ratio of the slowest rank's time to the median time of all ranks. Example: 1.2"""
     max_read_p99: units.Latency | None = None
     """Upper limit for the 99th percentile of the read latency. Example: 50 ms"""
+    min_opens_per_s: Rate | None = None
+    """Minimum rate at which all ranks together open sample files. Example: 20000"""
+    max_open_p99_s: units.Latency | None = None
+    """Upper limit for the 99th percentile of the time to open a sample file. Example: 10 ms"""
+    max_metadata_fraction: units.Share | None = None
+    """Maximum share of opens and closes in the time of opens, closes and reads. Example: 30%"""
     max_wait_p99: units.Latency | None = None
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
@@ -190,11 +196,11 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Metrics that can be limited, by the YAML key of the limit: min_ and the metric's name, or max_ and the metric's name
-# without a final "_s".
+# without a final "_s", if the key is older.
 METRIC_LIMITS: dict[str, MetricName] = {
     key: name
     for name, metric in METRICS.items()
-    for key in (f"min_{name}" if metric.is_higher_better else f"max_{name.removesuffix('_s')}",)
+    for key in ((f"min_{name}",) if metric.is_higher_better else (f"max_{name.removesuffix('_s')}", f"max_{name}"))
     if key in Criterion.__struct_fields__
 }
 

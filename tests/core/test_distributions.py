@@ -12,7 +12,7 @@ from dlio_hpc.core import cache_accounting, distributions, evaluation, merge, no
 from dlio_hpc.core.distributions import Counts, Floats
 from dlio_hpc.core.io_counters import UNKNOWN, Tally
 from dlio_hpc.core.merge import Host, Merged
-from dlio_hpc.core.read_activity import BUSY, LEAST_S, Activity, TimeBins, common, spread
+from dlio_hpc.core.read_activity import BUSY, LEAST_S, OPENS, Activity, TimeBins, common, spread
 from dlio_hpc.core.run import _placement_faults
 from dlio_hpc.plan.plan import Run
 from tests.support import planning
@@ -44,18 +44,18 @@ def _run_of(steps_per_epoch: int) -> Run:
     return replace(run, steps_per_epoch=steps_per_epoch)
 
 
-def _merged(
-    hosts: list[Host], steps: Floats, histogram: Counts, totals: Floats, fetched: Floats, saved: Floats
-) -> Merged:
+def _merged(hosts: list[Host], steps: Floats, reads: Counts, totals: Floats, fetched: Floats, saved: Floats) -> Merged:
+    """Merge recordings. reads: histogram of the read latencies of each rank."""
     ranks = len(hosts)
-    sizes, activity = np.zeros((ranks, 160), np.int64), np.zeros((ranks, 3, 1))
+    histograms = np.stack([reads, np.zeros_like(reads), np.zeros_like(reads)], axis=1)
+    sizes, activity = np.zeros((ranks, 160), np.int64), np.zeros((ranks, 5, 1))
     offsets, sides, marks = np.zeros((ranks, 1)), np.zeros((ranks, 6)), np.zeros((ranks, 0, 2))
     arrivals = np.zeros((*fetched.shape, cache_accounting.COLUMNS))
     arrivals[..., cache_accounting.FETCHED] = fetched
     disturbances = np.zeros((ranks, fetched.shape[1] + 1, node_activity.COLUMNS))
     verified = np.zeros((*fetched.shape, 2))
     return Merged(
-        hosts, TimeBins(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved,
+        hosts, TimeBins(1, 0, 1), offsets, steps, histograms, np.zeros((ranks, 3, 2)), totals, arrivals, saved,
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)), verified, sides,
         sizes, activity, marks, disturbances,
     )  # fmt: skip
@@ -68,7 +68,7 @@ def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
         steps[0, number] = [10 * number, 10 * number + 1, 10 * number + 9, 10 * number + 10, 2, 20, 8]
     none = np.zeros((1, 272), np.int64)
     fetched, saved = np.zeros((1, 2)), np.zeros((1, 0, 8))
-    merged = _merged([Host("a", "1")], steps, none, np.zeros((1, 10)), fetched, saved)
+    merged = _merged([Host("a", "1")], steps, none, np.zeros((1, 8)), fetched, saved)
     run = _run_of(3)
     first, second = merge.epochs(merged, run)
     assert (first.steps, first.wall_s, second.steps, second.wall_s, second.samples) == (3, 30, 1, 10, 2)
@@ -92,11 +92,12 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
         for number in range(4):
             start = 100 + 5.0 * number
             steps[rank, number] = [start, start + wait, start + wait + 3, start + 5, 4, 40, 3]
-    totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 2.0, 0.5, 0.1], [4, 8, 4, 2.5, 4, 4.0, 0.5, 6.0, 1.5, 0.3]])
+    totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 0.1], [4, 8, 4, 2.5, 4, 4.0, 0.5, 0.3]])
     histogram = np.array([distributions.histogram(np.full(4, 0.5)), distributions.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
     fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 8))
     merged = _merged(hosts, steps, histogram, totals, fetched, saved)
+    merged.sums[:, distributions.READ] = [[2.0, 0.5], [6.0, 1.5]]
     run = _run_of(2)
     summary = merge.summary(merged, run)
     assert (summary.samples, summary.steps, summary.bytes_read, summary.opens, summary.reads) == (32, 4, 320, 7, 8)
@@ -119,13 +120,40 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     assert (first.storage_bytes_read, second.storage_bytes_read) == (15, 1)
 
 
+def test_opens_and_closes_with_known_figures() -> None:
+    """Rank 0 opens three files in 1 s each, rank 1 opens four files, three in 0.5 s and one in 8 s. Closes take 1 s."""
+    steps = np.zeros((2, 1, distributions.COLUMNS))
+    steps[..., distributions.SYNCED] = 10.0
+    totals = np.zeros((2, 8))
+    totals[:, merge.OPENS] = [3, 4]
+    reads = np.array([distributions.histogram(np.full(4, 0.5)), distributions.histogram(np.full(4, 1.5))])
+    merged = _merged([Host("a", "1"), Host("b", "2")], steps, reads, totals, np.zeros((2, 1)), np.zeros((2, 0, 8)))
+    merged.sums[:, distributions.READ] = [[2.0, 0.5], [6.0, 1.5]]
+    summary = merge.summary(merged, _run_of(1))
+    assert (summary.opens_per_s, summary.open_latency_s, summary.metadata_fraction) == (0.7, None, None), "untimed"
+    for rank, opens in enumerate(([1.0] * 3, [0.5, 0.5, 8.0, 0.5])):
+        for kind, times in ((distributions.OPEN, np.array(opens)), (distributions.CLOSE, np.ones(len(opens) - 1))):
+            merged.histograms[rank, kind] = distributions.histogram(times)
+            merged.sums[rank, kind] = times.sum(), times.max()
+    summary = merge.summary(merged, _run_of(1))
+    opened, closed = summary.open_latency_s, summary.close_latency_s
+    assert opened is not None
+    assert closed is not None
+    assert (opened.max, opened.p99, opened.p999, closed.mean) == (8.0, 8.0, 8.0, 1.0)
+    assert opened.mean == pytest.approx(12.5 / 7)
+    assert opened.p50 == pytest.approx(1.0, rel=0.05)
+    assert summary.metadata_fraction == pytest.approx((12.5 + 5) / (12.5 + 5 + 8))
+    merged.totals[0, merge.OPENS] = 4
+    assert merge.summary(merged, _run_of(1)).open_latency_s is None, "one open was not timed"
+
+
 def test_what_lies_between_epochs_does_not_count() -> None:
     """Two ranks do two epochs of a step of 1 s. An evaluation pass of 45 s, with its preparation, lies between."""
     steps = np.zeros((2, 2, distributions.COLUMNS))
     steps[:, 0, :4], steps[:, 1, :4] = [0, 0, 1, 1], [46, 46, 47, 47]
     steps[..., distributions.SAMPLES] = 1
     hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
-    merged = _merged(hosts, steps, none, np.zeros((2, 10)), np.zeros((2, 2)), np.zeros((2, 0, 8)))
+    merged = _merged(hosts, steps, none, np.zeros((2, 8)), np.zeros((2, 2)), np.zeros((2, 0, 8)))
     passes = np.zeros((2, 2, evaluation.COLUMNS))
     passes[..., evaluation.EPOCH] = [0, 1]
     passes[..., evaluation.TOOK_S] = [[45, 9], [43, 9]]  # no epoch follows the second pass
@@ -146,7 +174,7 @@ def test_checkpoints_with_known_figures() -> None:
     saved[0] = [[0, 1, 2.5, 4, 1, 1, 0, 4e6], [0, 2, 2.5, 4, 1, 1, 0, 4e6]]
     saved[1] = [[0, 1, 2.5, 4, 0, 0, 0, 0], [0, 2, 2.5, 4, 0, 0, 0, 0]]
     hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
-    merged = _merged(hosts, steps, none, np.zeros((2, 10)), np.zeros((2, 1)), saved)
+    merged = _merged(hosts, steps, none, np.zeros((2, 8)), np.zeros((2, 1)), saved)
     (epoch,) = merge.epochs(merged, _run_of(2))
     assert (epoch.wall_s, epoch.checkpoint_s) == (10.5, 5)
     assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s
@@ -189,15 +217,17 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
         starts = np.sort(random.uniform(max(0, done - 8), done + 0.3, 20))
         ends = np.minimum(starts + random.uniform(0, 0.3, 20), done + 0.3)
         tally = _tally(starts, ends)
-        tally.handled = list(zip((starts - 0.01).tolist(), starts.tolist(), strict=True))
+        tally.opened = list(zip((starts - 0.01).tolist(), starts.tolist(), strict=True))
         for log in (once, often):
             log.add(tally)
         often.fold(steps[:done], max(0.0, done + 1 - 8))
     for log in (once, often):
         log.fold(steps)
-    assert (once.histogram == often.histogram).all()
-    assert often.total_s == pytest.approx(once.total_s)
-    assert often.longest_s == once.longest_s
+    assert (once.histograms == often.histograms).all()
+    assert list(once.histograms.sum(axis=1)) == [199 * 20, 199 * 20, 0]
+    assert once.activity.amounts[OPENS].sum(axis=1) == pytest.approx([199 * 20, 199 * 20 * 0.01])
+    assert often.sums[:, 0] == pytest.approx(once.sums[:, 0])
+    assert list(often.sums[:, 1]) == list(once.sums[:, 1])
     assert often.io_s == pytest.approx(once.io_s, rel=1e-9)
     assert often.hidden_s == pytest.approx(once.hidden_s, rel=1e-9)
     assert often.waited_s == pytest.approx(once.waited_s, rel=1e-9)
@@ -212,7 +242,7 @@ def test_a_wait_for_the_opening_of_a_file_is_not_a_wait_without_reads() -> None:
     steps = np.zeros((1, distributions.COLUMNS))
     steps[:, distributions.STARTED : distributions.SYNCED + 1] = [0, 4, 5, 5]
     log, tally = distributions.ReadLog(), _tally(np.array([1.0]), np.array([2.0]))
-    tally.handled = [(0.5, 1.0), (2.0, 3.0)]
+    tally.opened, tally.closed = [(0.5, 1.0)], [(2.0, 3.0)]
     log.add(tally)
     log.fold(steps)
     assert (log.io_s, log.waited_s) == (1.0, 2.5)
@@ -250,20 +280,20 @@ def test_activity_keeps_every_byte_however_its_bins_grow_and_move(
         assert 1 <= kept.time_bins.bins <= 512
         assert kept.time_bins.start <= begins.min()
         assert kept.time_bins.end > intervals[1].max()
-        assert kept.amounts.shape == (3, kept.time_bins.bins)
+        assert kept.amounts.shape == (5, kept.time_bins.bins)
         assert kept.amounts[BUSY].sum() == pytest.approx(total, rel=1e-9)
     time_bins = common(kept.time_bins.width, kept.time_bins.start + offset, kept.time_bins.end + offset, ranks)
     assert time_bins.bins <= (512 if ranks <= 2048 else max(64, 2**20 // ranks))
     assert np.log2(time_bins.width / LEAST_S) % 1 == 0
     moved = kept.by(offset, time_bins)
-    assert moved.shape == (3, time_bins.bins)
+    assert moved.shape == (5, time_bins.bins)
     assert (moved >= 0).all()
     assert moved.sum() == pytest.approx(total, rel=1e-6)  # of very long runs under clocks that are days apart
 
 
 def test_a_rank_that_read_nothing_sends_as_much_as_others() -> None:
     moved = Activity().by(0.5, TimeBins(LEAST_S, 7, 9))
-    assert moved.shape == (3, 9)
+    assert moved.shape == (5, 9)
     assert moved.dtype == np.float64
     assert not moved.any()
 

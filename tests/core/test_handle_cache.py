@@ -91,7 +91,7 @@ def test_a_file_that_is_asked_for_again_stays_pinned(tmp_path: Path) -> None:
     thread.join()
     assert os.pread(first.descriptor, 3, 0) == b"0"
     assert tally.opens == PINNED + 1 + 100
-    assert len(tally.handled) >= tally.opens
+    assert len(tally.opened) == tally.opens > len(tally.closed) > 0
     kept.close()
 
 
@@ -105,9 +105,9 @@ def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
         assert _open(tmp_path) == 0
     assert (tally.opens, tally.requests, tally.sizes) == (3, 9, [4, 4, 2] * 3)
     times = [time for start, end in zip(tally.starts, tally.ends, strict=True) for time in (start, end)]
-    assert [len(tally.handled), times] == [6, sorted(times)]
+    assert [len(tally.opened), len(tally.closed), times] == [3, 3, sorted(times)]
     for number in range(3):
-        opening, closing = tally.handled[2 * number : 2 * number + 2]
+        opening, closing = tally.opened[number], tally.closed[number]
         assert opening[0] <= opening[1] <= times[6 * number]
         assert times[6 * number + 5] <= closing[0] <= closing[1]
     with pytest.raises(InvalidRun, match="truncated"):

@@ -415,7 +415,7 @@ def test_reads_of_pytorchs_workers_reach_the_rank_on_its_own_clock(tmp_path: Pat
             assert sorted([begun, *tally.starts, *tally.ends, arrived]) == [
                 begun, *(time for both in zip(tally.starts, tally.ends, strict=True) for time in both), arrived,
             ]  # fmt: skip
-            assert all(begun < start < end < arrived for start, end in tally.handled)
+            assert all(begun < start < end < arrived for start, end in (*tally.opened, *tally.closed))
             total.merge(tally)
         opened.close()
         tallies.append((total.requests, total.bytes_read, total.overhead_bytes, total.sizes))

@@ -79,10 +79,14 @@ ARRIVED = [[(10, 20, 30, 1, 100, 25), (11, 21, 31, 2, 100, 50)], [(12, 22, 32, 3
            [(14, 24, 34, 5, 100, 15), (15, 25, 35, 6, 100, 20)]]  # fmt: skip
 VERIFIED = [[(0.5, 3), (0.75, 2)], [(1.0, 4), (0.25, 1)], [(2.0, 5), (1.5, 7)]]
 SIDES = [(1, 2, 3, 40, 50, 0.5), (2, 3, 4, 41, 51, 1.5), (4, 5, 6, 42, 52, 4.0)]
-# Opens, overhead bytes, requests, seconds of preprocessing, timed requests; seconds of I/O, hidden, in reads, of the
-# longest read, of dlio-hpc itself.
-TOTALS = [(3, 5, 40, 1.5, 4, 2.0, 1.0, 2.0, 0.5, 0.1), (4, 8, 41, 2.5, 4, 4.0, 0.5, 6.0, 1.5, 0.3),
-          (6, 9, 43, 0.5, 4, 7.0, 2.5, 1.0, 0.25, 0.8)]  # fmt: skip
+# Opens, overhead bytes, requests, seconds of preprocessing, timed requests; seconds of I/O, hidden, of dlio-hpc itself.
+TOTALS = [(3, 5, 40, 1.5, 4, 2.0, 1.0, 0.1), (4, 8, 41, 2.5, 4, 4.0, 0.5, 0.3), (6, 9, 43, 0.5, 4, 7.0, 2.5, 0.8)]
+# For each rank, the sum and the maximum of the seconds in reads, in opens and in closes.
+SUMS = [
+    ((2.0, 0.5), (0.3, 0.2), (0.1, 0.1)),
+    ((6.0, 1.5), (0.9, 0.8), (0.2, 0.1)),
+    ((1.0, 0.25), (0.4, 0.1), (0.7, 0.6)),
+]
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +104,20 @@ def merged() -> Merged:
     restored = np.zeros((3, 2, restore.COLUMNS))
     restored[..., : restore.ARRIVALS] = np.array(RESTORED, float)
     passes[..., evaluation.ARRIVALS :] = restored[..., restore.ARRIVALS :] = ARRIVED
-    histogram = np.array([distributions.histogram(np.full(4, seconds)) for seconds in (0.5, 1.5, 0.25)])
+    histograms = np.array(
+        [
+            [
+                distributions.histogram(np.full(4, seconds)),
+                distributions.histogram(np.full(opens, 0.1)),
+                distributions.histogram(np.full(opens - 1, 0.1)),
+            ]
+            for seconds, opens in ((0.5, 3), (1.5, 4), (0.25, 6))
+        ]
+    )
     return Merged(
-        HOSTS, TimeBins(1, 0, 1), np.zeros((3, 1)), _steps()[0], histogram, np.array(TOTALS, float),
+        HOSTS, TimeBins(1, 0, 1), np.zeros((3, 1)), _steps()[0], histograms, np.array(SUMS), np.array(TOTALS, float),
         np.array(ARRIVED, float), np.array(SAVED, float), restored, passes, np.array(VERIFIED, float),
-        np.array(SIDES, float), np.zeros((3, 160), np.int64), np.zeros((3, 3, 1)), np.zeros((3, 0, 2)),
+        np.array(SIDES, float), np.zeros((3, 160), np.int64), np.zeros((3, 5, 1)), np.zeros((3, 0, 2)),
         np.zeros((3, 3, node_activity.COLUMNS)),
     )  # fmt: skip
 
@@ -181,6 +194,12 @@ def test_the_summary(summary: Summary) -> None:
     assert summary.read_latency_s is not None
     assert summary.read_latency_s.mean == pytest.approx(9.0 / 12)
     assert summary.read_latency_s.max == 1.5
+    assert summary.open_latency_s is not None
+    assert summary.close_latency_s is not None
+    assert (summary.open_latency_s.mean, summary.open_latency_s.max) == (pytest.approx(1.6 / 13), 0.8)
+    assert (summary.close_latency_s.mean, summary.close_latency_s.max) == (pytest.approx(1.0 / 10), 0.6)
+    assert summary.metadata_fraction == pytest.approx(2.6 / 11.6)
+    assert summary.opens_per_s == pytest.approx(13 / summary.wall_s)
 
 
 def test_the_time_of_the_run_leaves_out_passes_and_the_tools_own_work(summary: Summary) -> None:

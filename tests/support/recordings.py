@@ -37,16 +37,15 @@ def merged(made: plan.Plan) -> Merged:
         own[:, distributions.COMPUTED] = own[:, distributions.READY] + 0.05 + random.uniform(0, 1e-3, steps)
         own[:, distributions.SYNCED] = begins + 0.0999
         own[:, distributions.SAMPLES], own[:, distributions.BYTES], own[:, distributions.ASKED] = 1, 1 << 20, 0.05
-    totals = np.tile(
-        [steps, 0, steps, 0.0, steps, steps * 4e-3, steps * 3e-3, steps * 4e-3, 0.05, steps * 1e-5], (ranks, 1)
-    )
-    histogram, sizes = np.zeros((ranks, 272), np.int64), np.zeros((ranks, 160), np.int64)
-    histogram[:, 100:140], sizes[:, 80] = steps // 40, steps
-    most = np.array([steps << 20, steps, 4e-3 * steps])[:, np.newaxis] / _BINS
-    activity = random.uniform(0, 1, (ranks, 3, _BINS)) * most
+    totals = np.tile([steps, 0, steps, 0.0, steps, steps * 4e-3, steps * 3e-3, steps * 1e-5], (ranks, 1))
+    histograms, sizes = np.zeros((ranks, 3, 272), np.int64), np.zeros((ranks, 160), np.int64)
+    histograms[..., 100:140], sizes[:, 80] = steps // 40, steps
+    sums = np.tile([steps * 4e-3, 0.05], (ranks, 3, 1))
+    most = np.array([steps << 20, steps, 4e-3 * steps, steps, 4e-3 * steps])[:, np.newaxis] / _BINS
+    activity = random.uniform(0, 1, (ranks, 5, _BINS)) * most
     hosts = [Host(f"nid{rank // made.ranks_per_node:06}", str(rank // made.ranks_per_node)) for rank in range(ranks)]
     return Merged(
-        hosts, TimeBins(1.0, 1000, _BINS), np.zeros((ranks, 1)), table, histogram, totals,
+        hosts, TimeBins(1.0, 1000, _BINS), np.zeros((ranks, 1)), table, histograms, sums, totals,
         np.zeros((ranks, 1, cache_accounting.COLUMNS)), np.zeros((ranks, 0, checkpoint.COLUMNS)),
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)),
         np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,

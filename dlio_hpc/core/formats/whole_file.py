@@ -98,16 +98,19 @@ class CountedFile(io.FileIO):
     fault: OSError | None = None
 
     def __init__(self, path: str, tally: Tally) -> None:
+        started = now()
         with darshan_fd_gate.opening():
             super().__init__(path)
-        tally.opens += 1
+        tally.open(started)
         self._tally = tally
 
     def close(self) -> None:
         if self.closed:
             return
+        started = now()
         with darshan_fd_gate.closing():
             super().close()
+        self._tally.close(started)
 
     def readall(self) -> bytes:
         started = now()

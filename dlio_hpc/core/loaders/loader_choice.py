@@ -1,7 +1,6 @@
 """Loaders, which deliver batches to the training loop."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -70,7 +69,7 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = F
     workload = run.workload
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
-    paths = partial(dataset_folder.file_path, run.stored)
+    paths = dataset_folder.paths(run.stored)
     logs = darshan_workers.of_rank(comm.rank, workload) if run.darshan else None
     return LOADERS[workload.reader.loader](Inputs(workload, paths, run.steps_per_epoch, comm, whole, logs))
 

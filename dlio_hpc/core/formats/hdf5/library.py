@@ -86,15 +86,14 @@ class Library:
         for (number, _), its in itertools.groupby(calls, lambda call: (call.place.file, call.place.sample)):
             started = now()
             file = self._opened(number, tally)
-            tally.handle(started)
-            tally.opens += 1
+            tally.open(started)
             try:
                 for call in its:
                     self._read(file.array(call.array), call, tally)
             finally:
                 started = now()
                 file.close()
-                tally.handle(started)
+                tally.close(started)
 
     def _read(self, source: Any, call: _Call, tally: Tally) -> None:
         # Rows of a batch have gaps between them, which one call of HDF5 cannot skip.
