@@ -1,0 +1,317 @@
+"""Datasets whose files are in subfolders: names, generation by several ranks, verification and removal."""
+
+import itertools
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from dlio_hpc.base import worker_processes
+from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError
+from dlio_hpc.config import workload
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.core import clock
+from dlio_hpc.core import generate as generation
+from dlio_hpc.core.early_stop import Stop
+from dlio_hpc.core.progress import Progress
+from dlio_hpc.core.verify_dataset import verify
+from dlio_hpc.dataset import dataset_folder, dataset_removal, fingerprints, resizing, written_files
+from dlio_hpc.dataset.dataset_folder import StoredDataset
+from dlio_hpc.dataset.written_files import Span
+from dlio_hpc.files import safe_folders
+from dlio_hpc.plan.plan import Run
+from tests.dataset.test_datasets import _plan
+
+_LEVELS = st.one_of(st.tuples(st.integers(1, 40)), st.tuples(st.integers(1, 7), st.integers(1, 9)))
+
+
+def _dataset(files: int, *folders: int) -> Dataset:
+    return Dataset("raw", files, 1, Sample(bytes=10), subfolders=folders or None)  # type: ignore[arg-type]
+
+
+class _Ranks:
+    """Communicators of ranks that are threads of this process."""
+
+    def __init__(self, ranks: int) -> None:
+        self._barrier, self._slots = threading.Barrier(ranks), [None] * ranks
+        self.members = [_Rank(self, rank, ranks) for rank in range(ranks)]
+
+    def exchanged(self, rank: int, value: Any) -> list[Any]:
+        self._slots[rank] = value
+        self._barrier.wait(30)
+        values = list(self._slots)
+        self._barrier.wait(30)
+        return values
+
+
+class _Rank:
+    def __init__(self, together: _Ranks, rank: int, size: int) -> None:
+        self._together, self.rank, self.size = together, rank, size
+
+    def bcast(self, value: Any) -> Any:
+        return self._together.exchanged(self.rank, value)[0]
+
+    def allreduce(self, value: Any) -> Any:
+        return sum(self._together.exchanged(self.rank, value))
+
+
+def _generate(run: Run, ranks: int = 1, stop: Stop | None = None) -> list[Any]:
+    """Generate the dataset by several ranks, and return what each rank returns or raises."""
+    results: list[Any] = [None] * ranks
+
+    def work(rank: int, comm: Any) -> None:
+        try:
+            stops = stop or Stop(comm, Path("/nowhere"))
+            results[rank] = generation.generate(comm, run, Progress("g", speaks=False), stops)
+        except Exception as fault:  # noqa: BLE001
+            results[rank] = fault
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "assemble", lambda comm: comm.bcast(None))
+        patch.setattr(clock, "barrier", lambda comm: comm.bcast(None))
+        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(_Ranks(ranks).members)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return results
+
+
+@given(st.integers(1, 500), _LEVELS)
+def test_files_are_spread_evenly_and_consecutively(files: int, folders: tuple[int, ...]) -> None:
+    leaves = folders[0] * (folders[1] if len(folders) > 1 else 1)
+    if leaves > files:
+        with pytest.raises(ValueError, match=f"subfolders: {leaves} subfolders for {files} file"):
+            _dataset(files, *folders)
+        return
+    dataset = _dataset(files, *folders)
+    places = [dataset_folder.subfolder(dataset, number) for number in range(files)]
+    assert places == sorted(places), "consecutive files are in one subfolder"
+    counts = [places.count(place) for place in set(places)]
+    assert len(counts) == leaves
+    assert max(counts) - min(counts) <= 1
+    assert all(place.count("/") == len(folders) - 1 for place in places)
+    for first, most in ((0, 3), (files // 2, 1000)):
+        blocks = list(dataset_folder.blocks(dataset, first, files, most))
+        assert [number for _, begin, end in blocks for number in range(begin, end)] == list(range(first, files))
+        assert all({places[number] for number in range(begin, end)} == {path} for path, begin, end in blocks)
+        assert all(end - begin <= most for _, begin, end in blocks)
+
+
+def test_the_names_of_a_dataset_with_two_levels() -> None:
+    dataset = _dataset(10, 2, 3)
+    stored = StoredDataset("/data", dataset, "")
+    assert [dataset_folder.file_name(dataset, number) for number in (0, 1, 4, 9)] == [
+        "00000/00000/00000000.raw", "00000/00000/00000001.raw", "00000/00002/00000004.raw", "00001/00002/00000009.raw",
+    ]  # fmt: skip
+    assert dataset_folder.file_path(stored, 9) == "/data/00001/00002/00000009.raw"
+    assert dataset_folder.file_path(StoredDataset("/data", _dataset(10, 2), ""), 9) == "/data/00001/00000009.raw"
+
+
+def test_a_dataset_without_subfolders_keeps_its_fingerprint() -> None:
+    flat = _dataset(10)
+    assert fingerprints.of(flat) == "47f7f42176e7"
+    assert fingerprints.of(_dataset(10, 2)) != fingerprints.of(_dataset(10, 1)) != fingerprints.of(flat)
+
+
+def test_a_resized_dataset_keeps_the_files_of_a_subfolder() -> None:
+    made = workload.load("demo", ("dataset.files=1000", "dataset.samples_per_file=1", "dataset.subfolders=[10, 20]"))
+    one = made.dataset.sample_bytes
+    for files, folders in ((1000, (10, 20)), (2000, (20, 20)), (100, (1, 20)), (7, (1, 7))):
+        assert resizing.resized(made, files * one, 2).dataset.subfolders == folders
+    assert made.dataset.of_files(3, 1).subfolders == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (("dataset.subfolders=100",), "100 subfolders for"),
+        (("dataset.subfolders=[2, 2, 2]",), "dataset.subfolders"),
+        (("dataset.subfolders=0",), "dataset.subfolders"),
+        (("dataset.subfolders=many",), "dataset.subfolders"),
+        (("dataset.subfolders=2", "dataset.format=null"), "leave subfolders null"),
+        (("dataset.subfolders=2", "dataset.existing=train/*.npz"), "leave subfolders null"),
+    ],
+)
+def test_subfolders_that_cannot_be(keys: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        workload.load("demo", ("dataset.files=16", *keys))
+
+
+@pytest.mark.parametrize("kind", ["raw", "npz"])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_all_ranks_generate_a_dataset_that_is_verified_and_removed(tmp_path: Path, kind: str, ranks: int) -> None:
+    run = _plan(tmp_path, f"dataset.format={kind}", "dataset.files=11", "dataset.subfolders=[2, 2]")
+    results = _generate(run, ranks)
+    assert {(result.files, result.reused) for result in results} == {(11, False)}
+    folder = Path(run.dataset)
+    assert sorted(path.name for path in folder.iterdir()) == ["00000", "00001", "dlio-dataset.json"]
+    assert len(list(folder.glob(f"*/*/*.{kind}"))) == 11
+    assert verify(folder, quick=False).faults == ()
+    (folder / "00001" / "00000" / f"00000007.{kind}").write_bytes(b"other")
+    (folder / "00001" / "notes.txt").touch()
+    (folder / "00000" / "00001" / f"00000000.{kind}").touch()
+    faults = {fault.file: fault.fault for fault in verify(folder, quick=True).faults}
+    assert set(faults) == {f"00001/00000/00000007.{kind}", "00001/notes.txt", f"00000/00001/00000000.{kind}"}
+    with pytest.raises(ConfigError, match=f"Move these files away: 00000/00001/00000000.{kind}, 00001/notes.txt$"):
+        dataset_removal.remove(folder)
+    (folder / "00001" / "notes.txt").unlink()
+    (folder / "00000" / "00001" / f"00000000.{kind}").unlink()
+    assert dataset_removal.remove(folder)[0] == 12
+    assert not folder.exists()
+    assert {result.reused for result in _generate(run, ranks)} == {False}
+    assert {result.reused for result in _generate(run, ranks)} == {True}
+
+
+def test_a_generation_continues_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=20", "dataset.subfolders=4")
+    monkeypatch.setattr(generation, "_MOST_FILES", 2)
+    left = [3]
+
+    class Near(Stop):
+        def __init__(self) -> None: ...
+
+        def check(self, message: str) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Incomplete(f"the time limit is near, {message}")
+
+    (stopped,) = _generate(run, 1, Near())
+    assert isinstance(stopped, Incomplete)
+    assert "rank 0 has written 5 of its 20 files" in str(stopped), "a block ends with its subfolder"
+    folder = Path(run.dataset)
+    assert [path.name for path in folder.glob(".written-*")] == [".written-0-5"]
+    assert not verify(folder, quick=True).bytes
+    before = (folder / "00000" / "00000004.raw").stat().st_mtime_ns
+    results = _generate(run, 3)
+    assert {result.files for result in results} == {15}
+    assert (folder / "00000" / "00000004.raw").stat().st_mtime_ns == before
+    assert not list(folder.glob(".written-*"))
+    assert verify(folder, quick=False).faults == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=6), st.integers(1, 25), st.integers(1, 7))
+def test_ranks_write_each_missing_file_once(
+    tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int]], files: int, ranks: int
+) -> None:
+    folder = tmp_path_factory.mktemp("records")
+    with safe_folders.opened(folder) as descriptor:
+        for first, end in spans:
+            written_files.record(descriptor, Span(first, end), None)
+        written = {number for first, end in spans for number in range(first, end)}
+        missing = written_files.missing(files, written_files.recorded(descriptor))
+        shares = [list(written_files.of_rank(missing, ranks, rank)) for rank in range(ranks)]
+        numbers = [[number for span in share for number in range(*span)] for share in shares]
+        assert list(itertools.chain(*numbers)) == [number for number in range(files) if number not in written]
+        assert max(map(len, numbers)) - min(map(len, numbers)) <= 1
+        written_files.clear(descriptor)
+        assert not os.listdir(descriptor)
+
+
+def test_many_files_are_verified_and_removed_by_several_processes(tmp_path: Path) -> None:
+    run = _plan(
+        tmp_path, "dataset.format=raw", "dataset.files=30", "dataset.samples_per_file=1", "dataset.sample={bytes: 8}",
+        "dataset.subfolders=[3, 2]",
+    )  # fmt: skip
+    _generate(run)
+    (Path(run.dataset) / "00001" / "00001" / "00000017.raw").unlink()
+    program = (
+        "import sys; from pathlib import Path; from dlio_hpc.base import worker_processes; "
+        "from dlio_hpc.core import verify_dataset; from dlio_hpc.dataset import dataset_removal; "
+        "verify_dataset._MANY = dataset_removal._MANY = 1; verify_dataset._PART = dataset_removal._BATCH = 4; "
+        "worker_processes.count = lambda: 3; folder = Path(sys.argv[1]); "
+        "found = verify_dataset.verify(folder, quick=False); print(found.files, *found.faults); "
+        "print(*dataset_removal.remove(folder))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, run.dataset], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    verified, removed = done.stdout.splitlines()
+    assert verified == "30 DatasetFault(file='00001/00001/00000017.raw', fault='is missing')"
+    assert removed.split()[0] == "30"
+    assert not Path(run.dataset).exists()
+
+
+def test_results_of_processes_are_in_order_and_errors_are_raised() -> None:
+    assert list(worker_processes.mapped(str, range(100), 1)) == list(map(str, range(100)))
+    program = (
+        "from dlio_hpc.base import worker_processes as w\n"
+        "print(list(w.mapped(str, range(100), 3)) == list(map(str, range(100))))\n"
+        "try:\n  list(w.mapped(int, ['1', 'x'], 2))\nexcept ValueError as fault:\n  print(fault)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\ninvalid literal for int() with base 10: 'x'\n"
+
+
+def test_a_link_in_place_of_a_subfolder_is_not_followed(tmp_path: Path) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    folder, aside = Path(run.dataset), tmp_path / "aside"
+    (folder / "00001").rename(aside)
+    (folder / "00001").symlink_to(aside)
+    with pytest.raises(ConfigError, match=r"Move these files away: 00001$"):
+        dataset_removal.remove(folder)
+    assert len(list(aside.iterdir())) == 3
+    dataset_folder.mark(run.stored, complete=False)
+    (result,) = _generate(run)
+    assert isinstance(result, (InfrastructureError, NotADirectoryError)), "nothing is written through the link"
+    assert len(list(aside.iterdir())) == 3
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changing the owner of a file takes root")
+def test_a_file_of_another_user_is_not_removed(tmp_path: Path) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    folder = Path(run.dataset)
+    os.chown(folder / "00001" / "00000004.raw", 65534, -1)
+    with pytest.raises(ConfigError, match=r"00001/00000004.raw \(of user 65534, the dataset is of user 0\)$"):
+        dataset_removal.remove(folder)
+    assert len(list(folder.glob("*/*.raw"))) == 6
+    folder.chmod(0o2775)  # shared with a group, whose members may have generated a part
+    assert dataset_removal.remove(folder)[0] == 7
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="mounting takes root")
+def test_nothing_is_removed_below_a_mount_point(tmp_path: Path) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    inner = Path(run.dataset) / "00001"
+    if subprocess.run(["mount", "-t", "tmpfs", "none", str(inner)], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not permitted here")
+    try:
+        (inner / "00000004.raw").write_text("mounted")
+        with pytest.raises(ConfigError, match=r"Move these files away: 00001$"):
+            dataset_removal.remove(Path(run.dataset))
+        assert (inner / "00000004.raw").read_text() == "mounted"
+    finally:
+        subprocess.run(["umount", str(inner)], check=True)
+
+
+def test_no_inodes_left_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    full = os.statvfs_result((4096, 4096, 100, 50, 50, 1000, 0, 0, 0, 255))
+
+    def refused(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(safe_folders, "emptied", refused)
+    monkeypatch.setattr(os, "fstatvfs", lambda _: full)
+    (result,) = _generate(run)
+    assert isinstance(result, InfrastructureError)
+    assert "No space left on device: the file system has no inodes left (df -i)" in str(result)
+
+
+def test_the_fingerprint_file_holds_the_subfolders(tmp_path: Path) -> None:
+    run = _plan(tmp_path, "dataset.files=6", "dataset.subfolders=[1, 2]")
+    _generate(run)
+    known = dataset_folder.read(Path(run.dataset))
+    assert known is not None
+    assert known.dataset.subfolders == (1, 2)
+    other = structs.replace(run.workload.dataset, subfolders=(2, 1))
+    assert fingerprints.of(other) != run.fingerprint
