@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.analysis.log.view import Counts, Histogram, Ranks, Series, Steps
+from dlio_hpc.analysis.log.view import Counts, Histogram, Opens, Ranks, Series, Steps
 from dlio_hpc.darshan import clock_alignment
 
 Floats = npt.NDArray[np.float64]
@@ -126,6 +126,18 @@ def series(recorded: Recorded) -> Series:
         edges, bytes_read, reads = _of_steps(file["steps"], ends(recorded))
     nothing = np.zeros(len(edges) - 1)
     return Series(edges, bytes_read, nothing, reads, nothing)
+
+
+def opens(recorded: Recorded) -> Opens | None:
+    """Return the opens of sample files over time, summed over ranks. Return None if they were not timed."""
+    if "activity/opens" not in recorded.file or not recorded.file["activity/opens"][:].any():
+        return None
+    group = recorded.file["activity"]
+    opened, seconds = (np.asarray(group[name][:].sum(axis=0), np.float64) for name in ("opens", "opening"))
+    edges = np.asarray(
+        float(group.attrs["start"]) + float(group.attrs["width"]) * np.arange(len(opened) + 1), np.float64
+    )
+    return Opens(edges, opened, seconds)
 
 
 def _of_steps(group: Any, end: float) -> tuple[Floats, Floats, Floats]:

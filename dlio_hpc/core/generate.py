@@ -147,8 +147,9 @@ def _write_file(folder: int, run: Run, number: int, is_synced: bool) -> int:
 
 
 def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memoryview], is_synced: bool) -> int:
-    """Write consecutive sample files to an open folder, given their contents. Return their total size in bytes. The
-    loop has as few statements as possible, because creating a file in memory takes only a few microseconds.
+    """Write consecutive sample files to an open folder, given their contents. Return their total size in bytes. Runs
+    that drop the page cache drop these files before they read them. The loop has as few statements as possible, because
+    creating a file in memory takes only a few microseconds.
     """
     layout, size = run.workload.dataset, 0
     path = os.path.join(run.stored.folder, dataset_folder.file_name(layout, numbers.start))
@@ -165,8 +166,6 @@ def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memor
             finally:
                 os.close(file)
             size += len(data)
-            if run.workload.reader.drop_cache:
-                page_cache.drop(above + name)
     except OSError as fault:
         raise InfrastructureError(f"cannot write {above}{name}: {_reason(fault, folder)}") from fault
     return size

@@ -13,6 +13,13 @@ from dlio_hpc.results.run_result import Summary
 
 # If the shares of the two longest phases differ by less than this, both phases are bottlenecks.
 _ALIKE = 0.10
+# What the wait is for if bytes came from somewhere else than storage, by the origin of the bytes.
+_NOT_STORAGE = {
+    "cached": "reads from memory instead of storage",
+    "unknown": "reads (whether from storage or from memory is unknown)",
+}
+# Share of opens and closes in the time of I/O from which on they are the bottleneck, and not the reads.
+_OF_METADATA = 0.5
 # Maximum number of sentences at the top of a page or summary.
 _ANSWERS = 5
 # Maximum number of points that the sentence on a study names.
@@ -157,21 +164,33 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
     if origins == {"nothing read"}:
         return "the benchmark itself, since nothing was read"
-    in_flight = _in_flight(_summaries(runs))
-    if in_flight is not None and in_flight < _EXPLAINED * waited:
+    in_flight, metadata = _in_flight(_summaries(runs)), _metadata(runs)
+    active = None if in_flight is None else in_flight / (1 - metadata) if metadata < 1 else waited
+    if active is not None and active < _EXPLAINED * waited:
+        calls = "opens, closes and reads" if metadata else "reads"
         return (
-            f"preparing data, not storage (reads were in flight for {format_seconds(in_flight)} of "
+            f"preparing data, not storage ({calls} were in flight for {format_seconds(active)} of "
             f"{format_seconds(waited)} of waiting)"
         )
-    if "cached" in origins:
-        return "reads from memory instead of storage"
-    if "unknown" in origins:
-        return "reads (whether from storage or from memory is unknown)"
+    if not origins.isdisjoint(_NOT_STORAGE):
+        return next(text for origin, text in _NOT_STORAGE.items() if origin in origins)
+    if metadata >= _OF_METADATA:
+        return f"opens and closes of files, which take {100 * metadata:.0f} % of the time in opens, closes and reads"
     if in_flight is None:
         return "storage or decoding (TensorFlow's read times are unknown)"
+    return "storage or decompression (the same call reads and decompresses)" if _unpacks(runs) else "storage"
+
+
+def _unpacks(runs: Sequence[RunOutcome]) -> bool:
     work = runs[0].run.workload
-    unpacks = work.dataset.compression != "none" and work.reader.mode == "framework"
-    return "storage or decompression (the same call reads and decompresses)" if unpacks else "storage"
+    return work.dataset.compression != "none" and work.reader.mode == "framework"
+
+
+def _metadata(runs: Sequence[RunOutcome]) -> float:
+    """Return the share of opens and closes in the time of opens, closes and reads, as the median over the runs; 0 if it
+    is not known.
+    """
+    return statistics.median(summary.metadata_fraction or 0.0 for summary in _summaries(runs))
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:

@@ -1,7 +1,7 @@
 """Measurements of a job as table rows and lines, for the terminal and the HTML page."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.analysis.study.spread_reasons import Repeat
@@ -301,6 +301,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_left_out(run, summary),
         ("read", read),
         ("I/O time", _io_time(summary)),
+        *_metadata(summary, run.run.workload),
         *_own_cost(summary, run.run.workload),
         *_storage(run),
         *probe_facts(run, summary),
@@ -308,6 +309,31 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
         *spread_reasons.facts(None if run.result is None else run.result.disturbance),
     ]
+
+
+# Share of opens and closes in the time of I/O from which on a report gives advice.
+_MUCH_METADATA = 0.2
+
+
+def _metadata(summary: Summary, workload: Workload) -> Iterator[tuple[str, str]]:
+    """Yield a fact about the opens and closes of files. It has advice if they take much of the time of I/O."""
+    if summary.opens_per_s is None:
+        return
+    rate = f"{summary.opens_per_s:,.0f} opens/s"
+    if summary.metadata_fraction is None:
+        yield "metadata", f"{rate}; how long an open takes is not known, because a library opens the files"
+        return
+    share = f"opens and closes take {100 * summary.metadata_fraction:.0f} % of the time in opens, closes and reads"
+    advice = ""
+    if summary.metadata_fraction >= _MUCH_METADATA and workload.dataset.existing is None:
+        folders = "" if workload.dataset.subfolders else ", subfolders (dataset.subfolders)"
+        advice = (
+            f". To reduce it: more samples in a file (dataset.samples_per_file, TFRecord){folders}; on Lustre, "
+            "Data-on-MDT for small files, or more MDTs (site.layout)"
+        )
+    elif summary.metadata_fraction >= _MUCH_METADATA:
+        advice = ". To reduce it: larger files with more samples, such as TFRecord files or tar shards"
+    yield "metadata", f"{share}; {rate}{advice}"
 
 
 def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:

@@ -88,6 +88,7 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
         heatmap.of_recorded(recorded),
         _costs_of_timeline(recorded),
         records.ends(recorded),
+        opens=records.opens(recorded),
     )
 
 

@@ -107,13 +107,23 @@ class AccessOrder(NamedTuple):
     ahead: float
 
 
+class Opens(NamedTuple):
+    """Opens of sample files over time. edges: n + 1 equally spaced times in seconds. opened, seconds: number of opens
+    in each of the n bins, and the time that they took, summed over threads and ranks.
+    """
+
+    edges: Floats
+    opened: Floats
+    seconds: Floats
+
+
 class View(NamedTuple):
     """Data for the figures of one run. source: name of the origin of the data. duration_s: end of the time axis. notes:
     limitations of the data that the user must know about. series: bytes and requests over time. sizes: sizes of
     requests. latency: durations of requests; None if requests were not timed individually. lanes: rows of a selection
     of ranks. steps: None if no steps are known. heat: None if bytes per rank over time were not recorded. elapsed_s:
     run time, by which costs are divided to get shares. calls: numbers of calls by name. orders: order of reads and
-    writes. calls and orders are empty without a log.
+    writes. calls and orders are empty without a log. opens: None if opens were not timed.
     """
 
     title: str
@@ -131,3 +141,4 @@ class View(NamedTuple):
     elapsed_s: float = 0.0
     calls: tuple[tuple[str, int], ...] = ()
     orders: tuple[AccessOrder, ...] = ()
+    opens: Opens | None = None

@@ -28,6 +28,7 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distribution_plots.ranks_bandwidth),
     ("timeline", "Single ranks over time", WIDE, time_series.timeline),
     ("steps", "Time of steps by phase", WIDE, time_series.steps),
+    ("opens", "Opens of files over time", WIDE, time_series.opens),
     ("latency", "Duration of requests", NARROW, distribution_plots.latency),
     ("spread", "Spread over ranks", NARROW, distribution_plots.spread),
 ]
@@ -35,10 +36,11 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
 
 def draw(view: View) -> Iterator[Picture]:
     """Yield the pictures in the order of the page. If the run recorded no steps, the picture of steps is left out. If
-    there is no log, the pictures of calls are left out.
+    there is no log, the pictures of calls are left out. If opens were not timed, their picture is left out.
     """
     without = {"steps"} if view.steps is None else set()
     without |= set() if view.calls else {"calls", "order"}
+    without |= set() if view.opens is not None else {"opens"}
     for stem, title, width, paint in _PAINTERS:
         if stem in without:
             continue

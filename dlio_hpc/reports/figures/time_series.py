@@ -53,6 +53,31 @@ def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     return figure, f"{parts} in any {format_seconds(widths[0])}. MB is 1e6 bytes, MiB 2^20."
 
 
+def opens(view: View, title: str) -> tuple[Figure | str, str]:
+    """Draw the mean time of an open, and the rate of opens, over time."""
+    assert view.opens is not None
+    starts = canvas.groups(len(view.opens.opened), _BINS)
+    edges = np.append(view.opens.edges[:-1][starts], view.opens.edges[-1])
+    count, seconds = (np.add.reduceat(values, starts) for values in (view.opens.opened, view.opens.seconds))
+    means = np.divide(seconds, count, where=count > 0, out=np.full(len(count), np.nan))
+    name, unit = canvas.seconds_unit(float(np.nanmax(means)))
+    figure, sheets = canvas.sheet(view, title, WIDE, 3.6, (3, 1.3))
+    canvas.area(sheets[0], edges, means / unit, "read")
+    canvas.area(sheets[1], edges, count / np.diff(edges), "read")
+    for axes, label in zip(sheets, (f"time of an open ({name})", "opens/s"), strict=True):
+        canvas.numbers(axes)
+        axes.set(ylabel=label, xlim=(edges[0], edges[-1]))
+        axes.set_ylim(bottom=0)
+    sheets[0].sharex(sheets[1])
+    sheets[0].tick_params(labelbottom=False)
+    sheets[1].set_xlabel("time (s)")
+    slowest = int(np.nanargmax(means))
+    return figure, (
+        f"Mean time of an open of a sample file: {format_seconds(seconds.sum() / count.sum())}; longest mean: "
+        f"{format_seconds(means[slowest])} from {format_seconds(max(edges[slowest], 0.0))} on."
+    )
+
+
 def timeline(view: View, title: str) -> tuple[Figure | str, str]:
     """Draw when individual ranks computed and when they had requests in flight."""
     lanes = view.lanes[:_LANES]
