@@ -10,8 +10,8 @@ _FIRST_S, _INTERVAL_S = 1.0, 2.0
 
 
 class CountedProgress:
-    """Function that reports how many items are done, and the estimated time for the rest: "NAME: 64 of 256 files, about
-    12 s left". Work that takes less than a second is not reported.
+    """Function that reports how many items are done, their rate, and the estimated time for the rest: "NAME: 64 of 256
+    files, 16/s, about 12 s left". Work that takes less than a second is not reported.
 
     report: function that is called with each line. name: beginning of the line. unit: unit of the items. total: number
     of items; 0: unknown.
@@ -31,7 +31,14 @@ class CountedProgress:
         self._due = now + _INTERVAL_S
         of_total = f" of {self.total:,}" if self.total else ""
         left = (now - self._began) * (self.total - done) / done if self.total > done > 0 else 0.0
-        parts = [f"{self._name}: {done:,}{of_total} {self._unit}", rest, f"about {duration(left)} left" if left else ""]
+        rate = done / (now - self._began)
+        per_second = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
+        parts = [
+            f"{self._name}: {done:,}{of_total} {self._unit}",
+            rest,
+            per_second if done else "",
+            f"about {duration(left)} left" if left else "",
+        ]
         self._report(", ".join(filter(None, parts)))
 
 

@@ -19,18 +19,18 @@ def _lines(monkeypatch: pytest.MonkeyPatch, total: int, looks: list[tuple[float,
 
 
 def test_a_line_has_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = [(0.9, 10), (1.0, 20), (2.9, 64), (3.0, 64), (5.0, 1024)]
+    looks = [(0.9, 10), (1.0, 20), (2.9, 64), (3.1, 64), (5.1, 1024)]
     assert _lines(monkeypatch, 1024, looks) == [
-        "scan: 20 of 1,024 files, 7 MB, about 50 s left",
-        "scan: 64 of 1,024 files, 7 MB, about 45 s left",
-        "scan: 1,024 of 1,024 files, 7 MB",
+        "scan: 20 of 1,024 files, 7 MB, 20/s, about 50 s left",
+        "scan: 64 of 1,024 files, 7 MB, 21/s, about 47 s left",
+        "scan: 1,024 of 1,024 files, 7 MB, 201/s",
     ]
 
 
 def test_without_a_total_no_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _lines(monkeypatch, 0, [(0.5, 1), (1.5, 0), (9.0, 2000)]) == [
         "scan: 0 files, 7 MB",
-        "scan: 2,000 files, 7 MB",
+        "scan: 2,000 files, 7 MB, 222/s",
     ]
 
 

@@ -17,6 +17,7 @@ from tests.bench import (
     acceptance_rates,
     fidelity,
     generating,
+    many_files,
     nightly_rates,
     own_cost,
     peer,
@@ -61,6 +62,7 @@ def main() -> None:
         steps.bench()
         reading.bench(folder)
         generating.bench(folder)
+        many_files.bench([Path("/dev/shm"), folder])
         tracing.bench(folder)
         recording.bench(folder)
     starting.bench()

@@ -576,7 +576,10 @@ def test_evaluation_passes_are_imported(folder: Path) -> None:
     notes = _imported(folder, "volumes", *later, "++workload.dataset.num_subfolders_train=2").notes
     (note,) = [note for note in notes if note.startswith("evaluation.eval_after_epoch")]
     assert "the first pass follows epoch 2, not 1" in note
-    assert [note for note in notes if note.startswith("dataset.num_subfolders_train: 2: approximated")]
+    assert not [note for note in notes if note.startswith("dataset.num_subfolders_train")]
+    assert _workload(folder, "volumes", *later, "++workload.dataset.num_subfolders_train=2").dataset.subfolders == (2,)
+    over = _imported(folder, "volumes", "++workload.dataset.num_subfolders_train=100000").notes
+    assert [note for note in over if note.startswith("dataset.num_subfolders_train: 100000: approximated")]
     never = (*given, "++workload.evaluation.epochs_between_evals=1000")
     assert _workload(folder, "volumes", *never).evaluation is None
 

@@ -145,7 +145,7 @@ def _passes(source: SourceWorkload, files: int, between: int) -> Iterator[Fact]:
     yield Fact("workflow.evaluation", "mapped", "a second dataset is read between epochs")
     yield Fact("dataset.num_files_eval", "mapped", "", "evaluation.files", files)
     if "dataset.num_subfolders_eval" in source.values:
-        yield Fact("dataset.num_subfolders_eval", "ignored", "all files of a dataset are in one folder")
+        yield Fact("dataset.num_subfolders_eval", "ignored", "a subfolder has as many files as in the training dataset")
     yield Fact("reader.batch_size_eval", "mapped", "", "evaluation.batch_size", source["reader.batch_size_eval"])
     time = _random_time(source, "evaluation.eval_time")
     fate: Fate = "approximated" if time.text else "mapped"
