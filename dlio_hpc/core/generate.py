@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Size in bytes from which each file is synced by itself.
 _LARGE = 1 << 20
 # Seconds after which a rank records the files that it has written.
-_RECORD_S = 30.0
+_RECORD_S = 10.0
 # Number of files that are written between two looks at the clock.
 _MOST_FILES = 256
 
@@ -184,8 +184,8 @@ def _is_synced_together(run: Run) -> bool:
 
 
 class _Recorder:
-    """Recorder of the sample files of a rank that are on storage. It records them twice a minute. folder: descriptor of
-    the dataset's folder. first: number of the first file. is_synced_together: whether add() is called before a file is
+    """Recorder of the sample files of a rank that are on storage. It records them every ten seconds. folder: descriptor
+    of the dataset's folder. first: number of the first file. is_synced_together: whether add() is called before a file is
     synced.
     """
 

@@ -251,6 +251,50 @@ def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
     assert sentence.startswith("Bound by preparing data, not storage (reads were in flight for 2 s of 20 s")
 
 
+@pytest.mark.parametrize(
+    ("wait_s", "io_s", "fraction", "text"),
+    [
+        (
+            20.0,
+            16.0,
+            0.6,
+            "Bound by opens and closes of files, which take 60 % of the time in opens, closes and reads: ",
+        ),
+        (20.0, 16.0, 0.4, "Bound by storage: "),
+        (16.0, 1.0, 0.9, "Bound by opens and closes of files, which take 90 % "),  # 1 s of reads and 9 s of metadata
+        (
+            20.0,
+            2.0,
+            0.4,
+            "Bound by preparing data, not storage (opens, closes and reads were in flight for 3.33 s of 20 s",
+        ),
+    ],
+)
+def test_opens_and_closes_are_a_bottleneck_of_their_own(
+    tmp_path: Path, wait_s: float, io_s: float, fraction: float, text: str
+) -> None:
+    outcome = _job(tmp_path, [100.0], wait_s=wait_s)
+    (run,) = (run for run in outcome.runs if run.run.kind == "measure")
+    assert run.result is not None
+    assert run.result.summary is not None
+    summary = structs.replace(
+        run.result.summary, io_time_s=io_s, io_hidden_fraction=0.0,
+        metadata_fraction=fraction, opens_per_s=500.0,
+    )  # fmt: skip
+    outcome = outcome._replace(runs=[run._replace(result=structs.replace(run.result, summary=summary))])
+    (sentence,) = bottleneck.of_job(outcome)
+    assert sentence.startswith(text)
+    (fact,) = [text for label, text in job_rows.facts(outcome.runs[-1], summary) if label == "metadata"]
+    assert fact.startswith(
+        f"opens and closes take {100 * fraction:.0f} % of the time in opens, closes and reads; 500 o"
+    )
+    assert "subfolders (dataset.subfolders); on Lustre, Data-on-MDT" in fact
+    few, unknown = (structs.replace(summary, metadata_fraction=known) for known in (0.1, None))
+    assert dict(job_rows.facts(outcome.runs[-1], few))["metadata"].endswith("; 500 opens/s")
+    assert "is not known, because a library" in dict(job_rows.facts(outcome.runs[-1], unknown))["metadata"]
+    assert "metadata" not in dict(job_rows.facts(outcome.runs[-1], structs.replace(summary, opens_per_s=None)))
+
+
 def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) -> None:
     """The terminal and the page open with the state. The page shows the pictures beside the answer once."""
     done = run("dlio-submit", small, "-s", "local", "--repeat", "2", "--wait", "--quiet", "-d", tmp_path / "data")
