@@ -185,8 +185,8 @@ def _is_synced_together(run: Run) -> bool:
 
 class _Recorder:
     """Recorder of the sample files of a rank that are on storage. It records them every ten seconds. folder: descriptor
-    of the dataset's folder. first: number of the first file. is_synced_together: whether add() is called before a file is
-    synced.
+    of the dataset's folder. first: number of the first file. is_synced_together: whether add() is called before a file
+    is synced.
     """
 
     def __init__(self, folder: int, first: int, is_synced_together: bool) -> None:
