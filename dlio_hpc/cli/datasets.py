@@ -29,6 +29,7 @@ from dlio_hpc.documents.files import (
     RemovedDataset,
     VerifiedDataset,
 )
+from dlio_hpc.files import rundir
 from dlio_hpc.plan import plan
 
 _DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Folder of datasets. Default: the site's.")
@@ -123,15 +124,24 @@ def _verified(folder: Path, quick: bool) -> VerifiedDataset:
 @_SITE
 @option("--unfinished", is_flag=True, help="Remove all datasets whose generation did not complete.")
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
+@click.option("--force", is_flag=True, help="Also remove datasets that a job reads or will read.")
+@option(
+    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
+    help="Folder of jobs, which may wait or run and need the datasets.",
+)  # fmt: skip
 @JSON
 def remove(
-    names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool, as_json: bool
-) -> int:
+    names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool, force: bool,
+    runs: Path, as_json: bool,
+) -> int:  # fmt: skip
     """Remove datasets: the files that dlio-hpc generated, then the folder.
 
-    Nothing is removed if one of the datasets contains other files or is being generated.
+    Nothing is removed if one of the datasets contains other files, is being generated, is being read by a job, or is
+    needed by a job in RUNS that waits or runs. Jobs that wait in other folders of jobs are not known.
     """
-    if bool(names) == unfinished:
+    if names and unfinished:
+        raise click.UsageError("give the names of datasets, or --unfinished, and not both")
+    if not names and not unfinished:
         raise click.UsageError("give the names of datasets, or --unfinished")
     code = 0
     if unfinished:
@@ -143,11 +153,47 @@ def remove(
         folders = list(dict.fromkeys(_named(names, data, site_name)))
     for folder in folders:
         dataset_removal.check(folder)
+    if not force:
+        _refuse_needed(folders, runs)
     say = (lambda line: None) if as_json else console.show
     removed, failed = console.for_each(folders, lambda folder: _removed(folder, dry_run, say))
     if as_json:
         console.print_json(DatasetsRemoveDocument(removed, dry_run))
     return failed or code
+
+
+def _refuse_needed(folders: list[Path], runs: Path) -> None:
+    """Raise ConfigError if a job reads one of these datasets, or if a job in `runs` that has not ended will read it. An
+    unfinished dataset is not refused, because a job that needs it generates it again.
+    """
+    whole = [folder for folder in folders if (known := dataset_folder.begun(folder)) is not None and known.complete]
+    jobs = _needing_jobs(runs) if whole else {}
+    for folder in whole:
+        job = jobs.get(os.path.realpath(folder))
+        if job is not None:
+            raise ConfigError(
+                f"{job} needs the dataset {folder}; wait for the end of the job, or cancel it (dlio-hpc cancel); "
+                "--force removes the dataset nevertheless"
+            )
+        if dataset_folder.is_being_read(folder):
+            raise ConfigError(
+                f"a job is reading the dataset {folder}; wait for the end of the job; --force removes the dataset "
+                "nevertheless"
+            )
+
+
+def _needing_jobs(runs: Path) -> dict[str, str]:
+    """Return a job in `runs` that has not ended, with its state, by the path of each dataset that the job uses."""
+    from dlio_hpc.batch import job_record, job_state
+
+    directories = sorted(file.parent for file in runs.glob(rundir.JOBS))
+    records, _ = console.for_each(directories, lambda directory: (directory, job_record.load(directory)))
+    needing: dict[str, str] = {}
+    for look in job_state.refresh_all([directory for directory, record in records if not record.ended]):
+        for run in () if look.job.ended else job_record.load_plan(look.directory).runs:
+            for part in (run, run.evaluation or run):
+                needing[os.path.realpath(part.dataset)] = f"job {look.job.job} ({look.job.state})"
+    return needing
 
 
 def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> RemovedDataset:
