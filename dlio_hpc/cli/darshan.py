@@ -50,8 +50,6 @@ def darshan(logs: tuple[Path, ...], only: str | None, merge: bool, summary: bool
     Logs of Darshan 3.4 and 3.5 are read with their extended traces (DXT); logs of other versions need pydarshan. Exit
     code 3: a log is incomplete or corrupted.
     """
-    if outputs.step_s is not None and not outputs.as_json and not outputs.as_csv:
-        raise click.UsageError("--step has an effect only with --json or --csv")
     if summary:
         if merge or only is not None:
             raise click.UsageError("--summary analyses all files of all programs: leave out --merge and --only")

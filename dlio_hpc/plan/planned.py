@@ -117,6 +117,11 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
         repeat, warmup, name = _PAIRS if folders else 1, 0, parts[0].workload.name
     else:
         file = study_file.load(str(path))
+        if options.suite is not None and file.verdict is None:
+            raise ConfigError(
+                f"{path} has no verdict, so it is a study: give it with --study, or add the key verdict, such as "
+                "verdict: {criteria: acceptance}"
+            )
         parts = _parts(file, path, options, machine, of_workload, folders)
         keys = {override.partition("=")[0] for override in of_workload}
         warmup_set = {key: value for key, value in file.warmup_set.items() if key not in keys}

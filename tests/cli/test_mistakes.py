@@ -900,6 +900,14 @@ WITHOUT_EFFECT = (
             ("--set has an effect only with --check",), REC),
     Mistake("step without numbers", "dlio-hpc darshan a.darshan --step 1s", ("--step has an effect only with --json",),
             {"a.darshan": ""}),
+    Mistake("step of a printed report", "dlio-hpc report done --step 5s",
+            ("--step has an effect only with --json or --csv",)),
+    *(Mistake(f"two formats of {command.split()[0]}", f"dlio-hpc {command} --csv --json",
+              ("--json and --csv exclude each other; give one of them",), {"a.darshan": ""})
+      for command in ("report done", "darshan a.darshan", "history")),
+    Mistake("suite without a verdict", "dlio-submit --suite s.yaml -s local --dry-run",
+            ("s.yaml has no verdict, so it is a study: give it with --study, or add the key verdict",),
+            {"s.yaml": STUDY}),
     Mistake("pattern that matches no job", "dlio-hpc history 'cosmo*'",
             ("no job of dlio-runs/archive matches 'cosmo*'; it has 1 job, such as demo-", "; workloads demo;")),
     Mistake("workload without jobs", "dlio-hpc history --workload demmo --since 2030-01-01",
@@ -1038,6 +1046,8 @@ FOLDERS = (
             ("data is a folder of datasets", "--archive: dlio-runs/archive"), {SET: "{}"}),
     Mistake("prune of a folder of jobs", "dlio-hpc archive prune dlio-runs --keep 1d",
             ("dlio-runs is a folder of jobs; give the folder of archives: dlio-runs/archive",)),
+    Mistake("share of a folder of jobs", "dlio-hpc archive share dlio-runs --group root",
+            ("dlio-runs is a folder of jobs; give the folder of archives: dlio-runs/archive",)),
     Mistake("clean of datasets", "dlio-hpc clean -o data",
             ("data is a folder of datasets; give the folder of jobs with --runs: dlio-runs",), {SET: "{}"}),
     Mistake("clean of a job", "dlio-hpc clean -o dlio-runs/done", ("dlio-runs/done is a job", "--runs: dlio-runs")),
@@ -1059,6 +1069,18 @@ FOLDERS = (
     Mistake("half of a pair in a dataset", DEMO + "--ab data/npz-1 data", ("--ab data/npz-1 is a dataset",),
             {SET: "{}"}),
 )  # fmt: skip
+COPY = {"done/job.json": "{}"}
+# The bare name of a job in the folder of jobs, which also is a name in the working directory.
+COPIES = tuple(
+    Mistake(f"copy of a job, in {verb}", f"dlio-hpc {verb} done{options}",
+            ("both dlio-runs/done and ./done exist; write the path of the one that is meant",), COPY)
+    for verb, options in {
+        "report": "", "wait": "", "collect": "", "cancel": "", "status": "", "top": "", "compare": "",
+        "accept": " --criteria acceptance", "baseline accept": " --message ok --force",
+        "compare --baseline done": "", "similarity ./x": "", "mlperf-report out": " --edition v3 --division closed "
+        "--submitter x --system y",
+    }.items()
+)  # fmt: skip
 IMPORTED = {"u.yaml": "model: {name: unet3d}\nframework: pytorch\ndataset: {format: npz, num_files_train: 8}\n"}
 # Outputs in place of inputs, folders in place of files, and the reverse.
 TARGETS = (
@@ -1072,6 +1094,15 @@ TARGETS = (
             ("cannot write .: Is a directory; give the name of a file",)),
     Mistake("folder as a workload", "dlio-hpc characterize rec -o dlio-runs",
             ("cannot write dlio-runs: Is a directory; give the name of a file",), REC),
+    Mistake("folder after an archive", "dlio-hpc archive extract x.tar.zst .",
+            (". is a folder; give the folder to extract into with --to .",)),
+    Mistake("site in a folder of archives", "dlio-hpc site-report dlio-runs/archive",
+            ("dlio-runs/archive is a folder of archives, but DIR is the folder that the web site is written to",
+             "site-report DIR --archive dlio-runs/archive")),
+    Mistake("site in a folder of jobs", "dlio-hpc site-report dlio-runs",
+            ("dlio-runs is a folder of jobs, but DIR is the folder", "site-report DIR --runs dlio-runs")),
+    Mistake("site in a dataset", "dlio-hpc site-report data/npz-1", ("data/npz-1 is a dataset, but DIR is",),
+            {SET: "{}"}),
     Mistake("file as a prefix", "dlio-hpc install-site w.yaml", ("w.yaml is a file; give a folder",), _w(W)),
     Mistake("file above a prefix", "dlio-hpc install-site w.yaml/sw", ("w.yaml is a file; give a folder in its place",),
             _w(W)),
@@ -1177,7 +1208,8 @@ SYSTEM = (
 TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
-    "folders": FOLDERS, "targets": TARGETS, "variables": VARIABLES, "verbs": OF_OTHER_VERBS, "system": SYSTEM,
+    "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
+    "system": SYSTEM,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")
