@@ -36,6 +36,13 @@ _ELSEWHERE = {
     "num_files_train": "files", "num_samples_per_file": "samples_per_file", "pattern": "glob", "path": "glob",
     "computation_time": "time", "partition": "queue", "time": "walltime", "project": "account",
 }  # fmt: skip
+# Keys of YAML files of one kind, which users write at the top of a file of another kind.
+_OF_FILES = {
+    "verdict": "a suite (--suite)", **dict.fromkeys(("parts", "repeat", "warmup"), "a study (--study)"),
+    **dict.fromkeys(("scheduler", "launcher", "queue", "walltime", "account", "setup", "environment", "container"),
+                    "a site profile (--site)"),
+    "data": "a site profile; --data DIR gives the folder of datasets, too",
+}  # fmt: skip
 # MB/s in other units of rates, at the end of a key.
 _IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
 # Formats of images, which are not generated.
@@ -72,7 +79,8 @@ def explain(message: str, data: object, kind: Any, hook: Callable[[type, object]
     expected, text, value, place = _type_at(kind, steps), match["text"], _value_at(data, steps), tuple(steps)
     if unknown := re.search(r"unknown field `(.*)`", text):
         fields = [field.encode_name for field in msgspec.structs.fields(_struct_in(expected))]
-        hint = meant(unknown[1], fields, kind)
+        owner = None if steps else _OF_FILES.get(unknown[1])
+        hint = meant(unknown[1], fields, kind) if owner is None else f"it is a key of {owner}; "
         text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(fields)}"
         return KeyFault((*place, unknown[1]), place, text)
     if missing := re.search(r"missing required field `(.*)`", text):
@@ -122,13 +130,15 @@ def _of_other_unit(name: str, known: Sequence[str]) -> str | None:
 
 def keys_of(kind: Any, section: str = "") -> Iterator[str]:
     """Yield the keys of a struct and of the structs nested in it. A key includes its sections, as in
-    reader.read_threads.
+    reader.read_threads. NAME stands for a key that the user chooses, as in parts.NAME.sweep.
     """
     for field in msgspec.structs.fields(kind):
         yield section + field.encode_name
         for part in _parts(field.type):
-            if hasattr(part, "__struct_fields__"):
-                yield from keys_of(part, f"{section}{field.encode_name}.")
+            inner = typing.get_args(part)[1] if typing.get_origin(part) is dict else None
+            for struct, name in ((part, ""), (inner, "NAME.")):
+                if hasattr(struct, "__struct_fields__"):
+                    yield from keys_of(struct, f"{section}{field.encode_name}.{name}")
 
 
 def wanted(kind: Any, example: str = "") -> str:

@@ -12,7 +12,7 @@ import click
 from msgspec import structs
 
 from dlio_hpc.base import serialization, units
-from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, name_hint, unreadable
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
@@ -104,6 +104,7 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
 
 def _verified(folder: Path, quick: bool) -> VerifiedDataset:
     """Verify a dataset in a separate process, and return the findings."""
+    _require(folder)
     stored = _look(folder)
     if stored.state == "generating":
         fault = FileFault(folder.name, "a job is generating it; verify it when that job has ended")
@@ -152,6 +153,7 @@ def remove(
     else:
         folders = list(dict.fromkeys(_named(names, data, site_name)))
     for folder in folders:
+        _require(folder)
         dataset_removal.check(folder)
     if not force:
         _refuse_needed(folders, runs)
@@ -263,6 +265,17 @@ def _refuse_folder(folder: Path) -> None:
     advice = f"give a dataset in it, such as {folder / names[0]}" if names else "give the name of a dataset"
     where = f" -d {folder}" if names else ""
     raise ConfigError(f"{folder} is {what}; {advice}; dlio-hpc datasets list{where} lists the datasets")
+
+
+def _require(folder: Path) -> None:
+    """Raise ConfigError if there is no folder of this name."""
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file; give the name or the folder of a dataset; see dlio-hpc datasets list")
+    if not os.path.lexists(folder):
+        where, names = folder.parent, folder_kinds.some(folder.parent)
+        begun = [name for name in names if name.startswith(folder.name)]
+        hint = f"did you mean {begun[0]!r}? " if begun else name_hint(folder.name, names)
+        raise ConfigError(f"no dataset {folder.name} in {where}; {hint}dlio-hpc datasets list -d {where} lists them")
 
 
 def _look(folder: Path) -> _StoredDataset:

@@ -175,10 +175,13 @@ def _variables() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
 
 
-def unknown_variables(context: click.Context) -> Iterator[str]:
-    """Yield a note for each environment variable DLIO_HPC_NAME for which no command has an option NAME."""
+def unknown_variables(context: click.Context, names: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield a note for each environment variable DLIO_HPC_NAME for which no command has an option NAME. names: names
+    of variables; None for those that are set.
+    """
     own = {param.envvar for param in context.command.params}
-    strange = [name for name in _variables() if name not in {*own, *_NO_OPTIONS} and not name.startswith(_INTERNAL)]
+    ours = [name for name in names if name.startswith(PREFIX)] if names is not None else _variables()
+    strange = [name for name in ours if name not in {*own, *_NO_OPTIONS} and not name.startswith(_INTERNAL)]
     if not strange:
         return
     known = {*_NO_OPTIONS, *(str(param.envvar) for _, param in _all_options(context) if param.envvar)}

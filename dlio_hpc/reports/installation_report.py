@@ -129,7 +129,10 @@ def _file_system(folder: Path) -> str:
     place = filesystem.existing(folder)
     kind, free = filesystem.of(place), units.format_size(filesystem.free(place))
     reason = filesystem.unwritable(str(place))
-    return f"{folder.absolute()}: {kind.kind}, {free} free, {'writable' if reason is None else reason}"
+    facts = f"{kind.kind}, {free} free, {'writable' if reason is None else reason}"
+    if place == folder or folder.exists():
+        return f"{folder.absolute()}: {facts}"
+    return f"{folder.absolute()}: does not exist; dlio-hpc would create it in {place.absolute()}: {facts}"
 
 
 def _defaults() -> Facts:

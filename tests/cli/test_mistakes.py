@@ -536,6 +536,48 @@ YAML = (
         _w(W + "reader:\n  batch_size: true\n"),
     ),
     Mistake(
+        "no blank after a colon, before another key",
+        DRY,
+        ("w.yaml, line 4: not valid YAML: write a blank after the colon: files: 8",),
+        _w("name: w\ndataset:\n  format: npz\n  files:8\n  samples_per_file: 4\n"),
+    ),
+    Mistake(
+        "no colon",
+        DRY,
+        ("w.yaml, line 4: not valid YAML: a key without a colon; write key: value",),
+        _w("name: w\ndataset:\n  format: npz\n  files 8\n  samples_per_file: 4\n"),
+    ),
+    Mistake(
+        "key of a site in a workload",
+        DRY,
+        ("w.yaml, line 3: unknown key 'data'; it is a key of a site profile; --data DIR",),
+        _w(W + "data: /x\n"),
+    ),
+    Mistake(
+        "key of a suite in a workload",
+        DRY,
+        ("unknown key 'verdict'; it is a key of a suite",),
+        _w(W + "verdict: {criteria: acceptance}\n"),
+    ),
+    Mistake(
+        "key of a site in a study",
+        "dlio-submit --study s.yaml -s local --dry-run",
+        ("s.yaml, line 6: unknown key 'walltime'; it is a key of a site profile",),
+        {"s.yaml": STUDY + "walltime: 1:00:00\n"},
+    ),
+    Mistake(
+        "key of a part in a study",
+        "dlio-submit --study s.yaml -s local --dry-run",
+        ("unknown key 'sweep'; did you mean 'parts.NAME.sweep'",),
+        {"s.yaml": STUDY + "sweep: {}\n"},
+    ),
+    Mistake(
+        "limit outside of a criterion",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("unknown key 'min_au'; did you mean 'criteria.NAME.min_au'?",),
+        {"c.yaml": "name: c\nmin_au: 90%\ncriteria: {}\n"},
+    ),
+    Mistake(
         "key in another section",
         DRY,
         ("w.yaml, line 2: dataset: unknown key 'batch_size'; did you mean 'reader.batch_size'",),
@@ -855,7 +897,7 @@ RESULTS = (
     Mistake(
         "no such dataset",
         "dlio-hpc datasets remove nosuch -d .",
-        ("nosuch holds no dlio-dataset.json", "dlio-hpc datasets list"),
+        ("no dataset nosuch in ", "dlio-hpc datasets list"),
     ),
 )
 
@@ -1116,6 +1158,20 @@ TARGETS = (
             ("--html c.yaml is also the input file",), _criteria("min_au: 1%")),
     Mistake("page over notes", "dlio-hpc history --html notes.html",
             ("note: replaced notes.html, which was not written by dlio-hpc",), {"notes.html": "mine"}, 0),
+    Mistake("dataset that is a file", "dlio-hpc datasets verify ./w.yaml",
+            ("/w.yaml is a file; give the name or the folder of a dataset",), _w(W)),
+    Mistake("removal of a file", "dlio-hpc datasets remove w.yaml -d .",
+            ("w.yaml is a file; give the name or the folder of a dataset",), _w(W)),
+    Mistake("beginning of a name of a dataset", "dlio-hpc datasets verify np -d data",
+            ("no dataset np in /", "/data; did you mean 'npz-1'? dlio-hpc datasets list -d /"), {SET: "{}"}),
+    Mistake("data folder that a doctor does not find", "dlio-hpc doctor -s local -d nowhere/at",
+            ("/nowhere/at: does not exist; dlio-hpc would create it in /",), code=0),
+    Mistake("unknown variable of a module file", "dlio-hpc install-site sw --env DLIO_HPC_SIET=my",
+            ("'--env'", "DLIO_HPC_SIET has no effect", "did you mean 'DLIO_HPC_SITE'?")),
+    Mistake("blanks in a variable", "dlio-hpc install-site sw --env 'DLIO_HPC_SITE = my'",
+            ("write no blanks around '=': DLIO_HPC_SITE=my",)),
+    Mistake("two modules", "dlio-hpc install-site sw --load 'cray-mpich python'",
+            ("give one module with each --load: --load cray-mpich --load python",)),
     Mistake("name of a variable", "dlio-hpc install-site sw --env dlio-site=mycluster",
             ("'dlio-site' is not a valid name of a variable", "'_', such as dlio_site")),
 )  # fmt: skip
