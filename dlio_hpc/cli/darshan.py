@@ -24,7 +24,9 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
     try:
         re.compile(value or "")
     except re.error as fault:
-        raise click.BadParameter(f"{value!r} is not a regular expression: {fault}", ctx, param) from fault
+        suffix = re.fullmatch(r"[*][.](\w+)", value or "")
+        advice = f"; for files that end in .{suffix[1]}, write '[.]{suffix[1]}$'" if suffix else ""
+        raise click.BadParameter(f"{value!r} is not a regular expression: {fault}{advice}", ctx, param) from fault
     return value
 
 

@@ -43,6 +43,8 @@ _WANTED = "the archive of a job, such as dlio-runs/archive/JOB.tar.zst"
 LARGEST_RECORDING = 4 << 30
 _FILLING = (0x184D2A5C).to_bytes(4, "little")
 _UNSEALED = "its checksum is wrong or missing: the file was changed, truncated or repacked"
+# First bytes of compressed files.
+_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _SEAL_HEAD = (0x184D2A5D).to_bytes(4, "little") + (32).to_bytes(4, "little")
 _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
@@ -484,6 +486,10 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
             safe_folders.close(descriptor)
             raise InvalidRun(f"{path} is not an archive: it is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
-            if not path.name.endswith(SUFFIX) and _is_text(file.peek(_HEAD)[:_HEAD]):
-                raise ConfigError(f"{path} is a text, not an archive of a job; give {_WANTED}")
+            head = file.peek(_HEAD)[:_HEAD]
+            if not head:
+                raise InvalidRun(f"{path} is empty (0 bytes)")
+            if not path.name.endswith(SUFFIX) and not head.startswith(_ZSTD):
+                kind = "a text, " if _is_text(head) else "compressed with gzip, " if head.startswith(_GZIP) else ""
+                raise ConfigError(f"{path} is {kind}not an archive of a job; give {_WANTED}")
             yield file

@@ -1004,6 +1004,8 @@ LINES = (
     Mistake("blank after =", DEMO + "-S reader.batch_size= 4", ("without blanks: -S reader.batch_size=4",)),
     Mistake("blanks in a list", DEMO + "-P reader.read_threads=1, 2", ("without blanks: -P reader.read_threads=1,2",)),
     Mistake("blanks in a list of nodes", DEMO + "-N 1, 2", ("without blanks: -N 1,2",)),
+    Mistake("blank before a unit", "dlio-hpc top --every 10 s", ("without blanks: --every 10s",)),
+    Mistake("blank before the unit of a size", DEMO + "--dataset-size 64 MiB", ("blanks: --dataset-size 64MiB",)),
     Mistake("= after an option", "dlio-submit demo --site = local", ("without blanks: --site local",)),
     Mistake("option before the verb", "dlio-hpc --runs X status", ("after the command: dlio-hpc status --runs X",)),
     Mistake("flag before the verb", "dlio-hpc --csv report JOB", ("after the command: dlio-hpc report JOB --csv",)),
@@ -1229,6 +1231,63 @@ OF_OTHER_VERBS = (
     Mistake("no patience", "dlio-hpc check demo -s local --patience 0",
             ("'--patience': found '0'; use a time above 0",)),
 )  # fmt: skip
+# Habits from similar programs, and words that are missing.
+HABITS = (
+    *(Mistake(f"habit: {line}", f"dlio-hpc {line}", (f"did you mean '{meant}'?",)) for line, meant in {
+        "archive delete x": "prune", "datasets rm npz": "remove", "baseline rm x": "retire", "datasets ls": "list",
+        "squeue": "status", "scancel 1": "cancel", "baseline accept done -m why": "--message", "clean -n": "--dry-run",
+        "archive prune a --keep 1d -n": "--dry-run", "datasets remove npz -n": "--dry-run",
+    }.items()),
+    *(Mistake(f"missing: {line}", f"dlio-hpc {line}", (means,)) for line, means in {
+        "site-report": "'DIR': the folder that the web site is written to",
+        "install-site": "'PREFIX': the folder to install to, such as /opt/dlio-hpc",
+        "archive prune --keep 180d": "'DIR': the folder of archives",
+        "archive share --group g": "the folder of archives",
+        "baseline accept --message x": "'JOB': the name or the directory of a job",
+        "report done --html": "--html needs a value: --html FILE. Write the report as one HTML file",
+        "history --openmetrics": "--openmetrics FILE. Write the newest job",
+        "install-site sw --load": "--load MODULE. ",
+    }.items()),
+    *(Mistake(f"extra: {line}", f"dlio-hpc {line}", (means,)) for line, means in {
+        "datasets list data": "the folder of datasets is given by an option: --data DIR",
+        "datasets remove --all": "give the names of the datasets (dlio-hpc datasets list), or --unfinished",
+        "baseline list done": "baseline show BASELINE", "baseline accept done done --message x": "give one job",
+        "history demo-1 demo-2": "give one pattern, in quotes", "import a.yaml b.yaml": "with -o b.yaml",
+        "datasets remove x --unfinished": "and not both",
+    }.items()),
+    Mistake("file for a schema", "dlio-hpc schema w.yaml", ("dlio-hpc check FILE",), _w(W)),
+    Mistake("document for a schema", "dlio-hpc schema report", ("for the document of a command: --json-of COMMAND",)),
+    Mistake("two schemas", "dlio-hpc schema workload --json-of report",
+            ("workload and --json-of report exclude each other",)),
+    Mistake("option of record misspelt", "dlio-hpc record -o r --anonymus -- python p.py",
+            ("record has no option --anonymus; did you mean '--anonymous'?",)),
+    Mistake("ranks of record", "dlio-hpc record -o r -n 4 python p.py",
+            ("record has no option -n; ranks are started by a launcher: dlio-hpc record -- mpiexec -n 4",)),
+    Mistake("folder to clean", "dlio-hpc clean -o nowhere", ("nowhere does not exist; give the folder of jobs",)),
+)  # fmt: skip
+EMPTY = {"a.darshan": ""}
+# Darshan logs and archives that are something else.
+LOGS = (
+    *(Mistake(f"empty log, in {line.split()[0]}", f"dlio-hpc {line}", ("a.darshan is empty (0 bytes): the program",),
+              EMPTY, 3) for line in ("darshan a.darshan", "characterize a.darshan", "similarity done a.darshan")),
+    Mistake("text of a log without its mark", "dlio-hpc darshan a.darshan", ("is the output of darshan-parser",),
+            {"a.darshan": "darshan log version: 3.41\n"}, 3),
+    Mistake("job as a log", "dlio-hpc darshan done",
+            ("dlio-runs/done is a job of dlio-hpc; dlio-hpc report dlio-runs/done shows it",)),
+    Mistake("log that is missing", "dlio-hpc similarity done nosuch.darshan",
+            ("cannot read nosuch.darshan: there is no such file",)),
+    Mistake("pattern of a shell for a log", "dlio-hpc darshan a.darshan --only '*.h5'",
+            ("for files that end in .h5, write '[.]h5$'",), EMPTY),
+    Mistake("gzip as an archive", "dlio-hpc archive list a.tar.gz",
+            ("a.tar.gz is compressed with gzip, not an archive of a job",), {"a.tar.gz": b"\x1f\x8b\x08\x00aaaa"}),
+    Mistake("history as an archive", "dlio-hpc archive verify dlio-runs/archive/history.db",
+            ("history.db is not an archive of a job",)),
+    Mistake("empty archive", "dlio-hpc archive verify a.tar.zst", ("a.tar.zst is empty (0 bytes)",),
+            {"a.tar.zst": ""}, 3),
+    Mistake("import of an empty file", "dlio-hpc import u.yaml", ("u.yaml: the file is empty",), {"u.yaml": ""}),
+    Mistake("workload of dlio_benchmark as a study", "dlio-submit --study u.yaml -s local --dry-run",
+            ("u.yaml is a workload of dlio_benchmark; give it as dlio:./u.yaml",), IMPORTED),
+)  # fmt: skip
 # Failures of the system, and files whose kind is known.
 SYSTEM = (
     Mistake("program misspelt", "dlio-hpc record -o r -- pyhton train.py",
@@ -1265,7 +1324,7 @@ TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
     "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
-    "system": SYSTEM,
+    "system": SYSTEM, "habits": HABITS, "logs": LOGS,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")

@@ -102,6 +102,8 @@ def _located(name: str, path: Path, run: str | None, only: str | None) -> Profil
         raise ConfigError(f"{path} is a study of several jobs; give the directory or archive of one of them")
     if path.is_dir() or path.name.endswith(archive.SUFFIX):
         return _of_job(path, run)
+    if not path.exists() and name.endswith(log_files.SUFFIX):
+        raise ConfigError(f"cannot read {name}: there is no such file")
     if not path.exists():
         raise ConfigError(
             f"{unknown(path)}; you can also give a Darshan log, a folder of logs, a YAML file of profiles, or the name "
