@@ -43,6 +43,9 @@ _OF_FILES = {
                     "a site profile (--site)"),
     "data": "a site profile; --data DIR gives the folder of datasets, too",
 }  # fmt: skip
+# Keys that are made up, a key that is known where they are written, and what to write.
+_LIMIT = "a limit has the name of its metric, such as min_samples_per_s: 100 or max_read_p99: 50ms; "
+_ADVICE = dict.fromkeys(("metric", "min", "max", "limit", "value"), ("min_samples_per_s", _LIMIT))
 # MB/s in other units of rates, at the end of a key.
 _IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
 # Formats of images, which are not generated.
@@ -88,7 +91,7 @@ def explain(message: str, data: object, kind: Any, hook: Callable[[type, object]
     elif match["of_key"]:
         text = _wrong_key(value, expected)
     elif text.startswith(("Expected ", "Invalid enum value")):
-        text = _wrong_value(value, expected, _example_at(kind, steps))
+        text = _wrong_value(value, expected, _example_at(kind, steps)) + _rate(value, str(steps[-1] if steps else ""))
     return KeyFault(place, place, text)
 
 
@@ -104,6 +107,8 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
     """Return a suggestion for the unknown key `name`, by the rules of meant(). known: keys of the same section.
     everywhere: keys of all sections, with the names of their sections.
     """
+    if name in _ADVICE and _ADVICE[name][0] in known:
+        return _ADVICE[name][1]
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
@@ -181,6 +186,14 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
     return f"found {shown(value)}; use {wanted(kind, example)}{most}{_glued(value, kind)}"
 
 
+def _rate(value: object, key: str) -> str:
+    """Return advice if a rate in MB/s has a unit."""
+    match = re.fullmatch(r"([\d.]+) *([kMGT]i?)B/s", value) if isinstance(value, str) else None
+    if match is None or not key.endswith("_MBps"):
+        return ""
+    return f"; in MB/s and without a unit: {units.size(f'{match[1]} {match[2]}B') / 1e6:.12g}"
+
+
 def _glued(value: object, kind: Any) -> str:
     """Return advice if a mapping is required, but the value is text such as batch_size:4, without a blank."""
     match = re.fullmatch(r"(\w+):(\S.*)", value) if isinstance(value, str) else None
@@ -197,7 +210,17 @@ def _wrong_key(mapping: object, kind: Any) -> str:
         odd = next((key for key in mapping if not isinstance(key, str)), None) if isinstance(mapping, dict) else None
         return f"found the key {plainly(odd)}; known keys: {fields}"
     expected = next(typing.get_args(part)[0] for part in _parts(kind) if typing.get_origin(part) is dict)
-    return f"found {shown(mapping)}; each of its keys must be {wanted(expected)}"
+    return f"found {shown(mapping)}; each of its keys must be {wanted(expected)}{_unbracketed(mapping)}"
+
+
+def _unbracketed(mapping: object) -> str:
+    """Return advice if a mapping in braces has a list without brackets, such as {a: 1, 2}."""
+    items = list(mapping.items()) if isinstance(mapping, dict) else []
+    rest = [key for key, value in items if value is None and not isinstance(key, str)]
+    first = [(key, value) for key, value in items if isinstance(key, str) and value is not None]
+    if len(first) != 1 or len(rest) + 1 != len(items):
+        return ""
+    return f"; write a list in brackets: {first[0][0]}: {plainly([first[0][1], *rest])}"
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:

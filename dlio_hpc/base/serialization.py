@@ -44,6 +44,7 @@ _MISTAKES = {
     "found unexpected end of stream": "a quotation mark is not closed",
     "found character that cannot start any token": "a value begins with a character that must be in quotes",
     "control characters are not allowed": "the file is not text",
+    "but found another document": "the file has two documents (---); split it into two files",
     "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
 _TAB = "a tab at the beginning; indent with blanks"

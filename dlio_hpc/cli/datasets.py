@@ -64,7 +64,7 @@ def datasets() -> None:
 def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> int:
     """List the datasets with format, size and state."""
     where = _directory(data, site_name)
-    stored, code = console.for_each(_folders(where), _look)
+    stored, code = console.for_each(_folders(where) if data is None else _all_folders(where), _look)
     if as_json:
         console.print_json(DatasetsDocument(str(where), [_listed(entry) for entry in stored]))
     elif stored:
@@ -84,7 +84,10 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
     """Check that the files of each dataset (default: all datasets) have the contents that dlio-hpc generates. Exit code
     3: a dataset is incomplete or corrupted, or a job is generating it.
     """
-    folders = _named(names, data, site_name) if names else _all_folders(_directory(data, site_name))
+    where = None if names else _directory(data, site_name)
+    folders = _named(names, data, site_name) if where is None else _all_folders(where)
+    if not folders:
+        raise ConfigError(f"no datasets in {where}, so nothing was verified")
     checked, code = console.for_each(folders, lambda folder: _verified(folder, quick))
     if as_json:
         console.print_json(DatasetsVerifyDocument(checked))
@@ -97,8 +100,6 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
                 checked_part = "; only names and sizes checked" if quick else ""
                 amount = f"{counted(entry.files, 'file')}, {units.format_size(entry.bytes)}"
                 console.show(f"{entry.name}: intact ({amount}{checked_part})")
-        if not checked and not code:
-            console.show("no datasets to verify")
     return InvalidRun.exit_code if any(entry.faults for entry in checked) else code
 
 

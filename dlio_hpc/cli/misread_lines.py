@@ -16,7 +16,8 @@ _PRINTED = {"--csv": ".csv", "--json": ".json", "--export": ".jsonl"}
 # Characters at which the shell splits a value that a user writes with blanks, such as KEY = VALUE and KEY=A, B.
 _JOINTS = ("=", ",")
 # Unit of a time or of a size.
-_UNIT = re.compile("(us|ms|s|sec|min|h|d)|[kKMGTP]i?B?")
+_UNIT = re.compile("us|ms|s|min|h|d|[kKMGTP]i?B?")
+_UNITS = {"sec": "s", "secs": "s", "seconds": "s", "minutes": "min", "hours": "h", "days": "d"}
 
 
 def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> None:
@@ -130,12 +131,13 @@ def _value(arguments: Sequence[str], option: click.Option) -> list[str]:
     has_joints = any(joint in metavar for joint in _JOINTS)
     value = list(arguments[:1])
     for word in arguments[1:]:
-        is_unit = metavar in ("TIME", "SIZE") and value[-1].isdigit() and _UNIT.fullmatch(word) is not None
+        unit = _UNITS.get(word, word)
+        is_unit = metavar in ("TIME", "SIZE") and value[-1].isdigit() and _UNIT.fullmatch(unit) is not None
         at_joint = has_joints and (value[-1].endswith(_JOINTS) or word.startswith(_JOINTS))
         is_continued = value == ["="] or at_joint or is_unit
         if word.startswith("-") or not is_continued:
             break
-        value.append(word)
+        value.append(unit if is_unit else word)
     return value
 
 

@@ -1004,7 +1004,7 @@ LINES = (
     Mistake("blank after =", DEMO + "-S reader.batch_size= 4", ("without blanks: -S reader.batch_size=4",)),
     Mistake("blanks in a list", DEMO + "-P reader.read_threads=1, 2", ("without blanks: -P reader.read_threads=1,2",)),
     Mistake("blanks in a list of nodes", DEMO + "-N 1, 2", ("without blanks: -N 1,2",)),
-    Mistake("blank before a unit", "dlio-hpc top --every 10 s", ("without blanks: --every 10s",)),
+    Mistake("blank before a unit", "dlio-hpc top --every 10 sec", ("without blanks: --every 10s",)),
     Mistake("blank before the unit of a size", DEMO + "--dataset-size 64 MiB", ("blanks: --dataset-size 64MiB",)),
     Mistake("= after an option", "dlio-submit demo --site = local", ("without blanks: --site local",)),
     Mistake("option before the verb", "dlio-hpc --runs X status", ("after the command: dlio-hpc status --runs X",)),
@@ -1263,7 +1263,39 @@ HABITS = (
             ("record has no option --anonymus; did you mean '--anonymous'?",)),
     Mistake("ranks of record", "dlio-hpc record -o r -n 4 python p.py",
             ("record has no option -n; ranks are started by a launcher: dlio-hpc record -- mpiexec -n 4",)),
+    Mistake("no such baseline to compare with, and what lists them", "dlio-hpc compare done --baseline nosuch",
+            ("--baseline: no job or study 'nosuch'", "dlio-hpc baseline list lists the baselines")),
+    Mistake("two jobs to compare", "dlio-hpc compare done done",
+            ("To compare the two: dlio-hpc compare done --baseline done",), code=4),
     Mistake("folder to clean", "dlio-hpc clean -o nowhere", ("nowhere does not exist; give the folder of jobs",)),
+)  # fmt: skip
+# Commands that find nothing, and would do nothing.
+NOTHING = (
+    Mistake("site without archives", "dlio-hpc site-report site --archive empty", ("no archives in empty",),
+            {"empty/x": ""}),
+    Mistake("list of a folder that does not exist", "dlio-hpc datasets list -d nowhere",
+            ("/nowhere, which does not exist; name the folder",)),
+    Mistake("check of no dataset", "dlio-hpc datasets verify -d empty",
+            ("/empty, so nothing was verified",), {"empty/x": ""}),
+    Mistake("site of a doctor", "dlio-hpc doctor -s nosuchsite", ("dlio-hpc: no site 'nosuchsite'",), code=0),
+)  # fmt: skip
+# Faults of study files, and of criteria.
+IN_STUDIES = (
+    *(Mistake(f"in a study: {says}", f"dlio-submit --{kind} s.yaml -s local --dry-run", (says,), {"s.yaml": text})
+      for kind, text, says in (
+        ("study", STUDY.replace("read_threads", "threads"), "s.yaml, line 5: reader.threads=1: reader: unknown key"),
+        ("study", STUDY.replace("demo", "demoo"), "s.yaml, line 2: no workload 'demoo'"),
+        ("study", STUDY.replace("sweep", "workload: dem\n    sweep"), "s.yaml, line 5: no workload 'dem'"),
+        ("suite", STUDY + "verdict: {criteria: acceptence}\n", "s.yaml, line 6: no criteria 'acceptence'"),
+        ("study", "name: s\nworkload: demo\nparts: [a]\n", "use a mapping, such as {threads: {sweep: "),
+        ("study", STUDY.replace("[1, 2]", "1,2,4"), "; write a list in brackets: reader.read_threads: [1, 2, 4]"),
+        ("study", STUDY + "---\n" + STUDY, "the file has two documents (---); split it into two files"),
+    )),
+    Mistake("limit with its unit", "dlio-hpc accept done --criteria c.yaml",
+            ("; in MB/s and without a unit: 5000",), _criteria("min_read_MBps: 5 GB/s")),
+    Mistake("metric and limit apart", "dlio-hpc accept done --criteria c.yaml",
+            ("a limit has the name of its metric, such as min_samples_per_s: 100",),
+            _criteria("metric: samples_per_s, min: 100")),
 )  # fmt: skip
 EMPTY = {"a.darshan": ""}
 # Darshan logs and archives that are something else.
@@ -1324,7 +1356,7 @@ TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
     "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
-    "system": SYSTEM, "habits": HABITS, "logs": LOGS,
+    "system": SYSTEM, "habits": HABITS, "logs": LOGS, "nothing": NOTHING, "studies": IN_STUDIES,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")

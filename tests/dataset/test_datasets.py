@@ -201,7 +201,10 @@ def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
 
 def test_the_list(run: Run, tmp_path: Path) -> None:
     listed = run("dlio-hpc", "datasets", "list", "-d", "data")
-    assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/data, which does not exist\n")
+    assert (listed.code, listed.out) == (2, "")
+    assert f"no datasets in {tmp_path}/data, which does not exist" in listed.err
+    listed = run("dlio-hpc", "datasets", "list", "-s", "local")
+    assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/dlio-data, which does not exist\n")
     (tmp_path / "data").mkdir()
     listed = run("dlio-hpc", "datasets", "list", "-d", "data")
     assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/data\n")
@@ -280,7 +283,7 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
     assert f"no dataset nowhere in {sound.parent}" in verified.err
     assert "intact" in verified.out
     (tmp_path / "empty").mkdir()
-    assert run("dlio-hpc", "datasets", "verify", "-d", "empty").out == "no datasets to verify\n"
+    assert "nothing was verified" in run("dlio-hpc", "datasets", "verify", "-d", "empty").err
 
 
 def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -> None:

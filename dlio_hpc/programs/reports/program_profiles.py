@@ -146,6 +146,8 @@ def _of_job(path: Path, run: str | None) -> Profile:
     chosen = _chosen(outcome, path, run)
     fault = job_outcome.run_fault(outcome, chosen)
     has_metrics = chosen.result is not None and chosen.result.summary is not None
+    if fault is not None and not outcome.job.ended and not has_metrics:
+        raise Incomplete(f"{fault}; wait for its end (dlio-hpc wait {path})")
     if fault is not None and not (isinstance(fault, Incomplete) and has_metrics):
         raise fault
     with job_outcome.evidence(path, outcome) as recorded:
