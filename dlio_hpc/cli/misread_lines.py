@@ -33,7 +33,9 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
         if _ONE_DASH.fullmatch(name) and _option(command, f"-{name}") is not None:
             raise click.UsageError(f"No such option {name!r}; a long option has two dashes: -{option}", context)
         if not values and (known := _option(command, option)) is not None and _values(known) == 1:
-            raise click.UsageError(f"{option} needs a value: {option} {known.metavar}. {known.help}", context)
+            raise click.UsageError(
+                f"Option {option!r} requires an argument: {option} {known.metavar}. {known.help}", context
+            )
         if _is_split(command, option, values, own):
             setting = f"{values[0]}={own[own.index(values[0]) + 1]}"
             raise click.UsageError(f"{option} takes KEY=VALUE: {shlex.join([option, setting])}", context)

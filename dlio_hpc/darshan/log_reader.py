@@ -112,8 +112,8 @@ def _version(file: IO[bytes], path: Path) -> str:
         path_kinds.refuse_other(path, "a Darshan log or, for dlio-hpc characterize, a recording")
     if not head:
         raise InvalidRun(
-            f"{path} is empty (0 bytes): the program did not end in the usual way, which writes the log (MPI_Finalize, "
-            "exit)"
+            f"{path} is empty (0 bytes), so it is not a Darshan log; Darshan writes the log of a program that ends in "
+            "the usual way (MPI_Finalize, exit)"
         )
     other = next((what for start, what in _OTHER_STARTS.items() if head.startswith(start)), None)
     if other is not None:

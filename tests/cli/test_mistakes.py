@@ -1244,7 +1244,7 @@ HABITS = (
         "archive prune --keep 180d": "'DIR': the folder of archives",
         "archive share --group g": "the folder of archives",
         "baseline accept --message x": "'JOB': the name or the directory of a job",
-        "report done --html": "--html needs a value: --html FILE. Write the report as one HTML file",
+        "report done --html": "requires an argument: --html FILE. Write the report as one HTML file",
         "history --openmetrics": "--openmetrics FILE. Write the newest job",
         "install-site sw --load": "--load MODULE. ",
     }.items()),
@@ -1300,7 +1300,7 @@ IN_STUDIES = (
 EMPTY = {"a.darshan": ""}
 # Darshan logs and archives that are something else.
 LOGS = (
-    *(Mistake(f"empty log, in {line.split()[0]}", f"dlio-hpc {line}", ("a.darshan is empty (0 bytes): the program",),
+    *(Mistake(f"empty log, in {line.split()[0]}", f"dlio-hpc {line}", ("a.darshan is empty (0 bytes)", "ends in the usual way"),
               EMPTY, 3) for line in ("darshan a.darshan", "characterize a.darshan", "similarity done a.darshan")),
     Mistake("text of a log without its mark", "dlio-hpc darshan a.darshan", ("is the output of darshan-parser",),
             {"a.darshan": "darshan log version: 3.41\n"}, 3),
