@@ -1300,8 +1300,9 @@ IN_STUDIES = (
 EMPTY = {"a.darshan": ""}
 # Darshan logs and archives that are something else.
 LOGS = (
-    *(Mistake(f"empty log, in {line.split()[0]}", f"dlio-hpc {line}", ("a.darshan is empty (0 bytes)", "ends in the usual way"),
-              EMPTY, 3) for line in ("darshan a.darshan", "characterize a.darshan", "similarity done a.darshan")),
+    *(Mistake(f"empty log, in {line.split()[0]}", f"dlio-hpc {line}",
+              ("a.darshan is empty (0 bytes)", "ends in the usual way"), EMPTY, 3)
+      for line in ("darshan a.darshan", "characterize a.darshan", "similarity done a.darshan")),
     Mistake("text of a log without its mark", "dlio-hpc darshan a.darshan", ("is the output of darshan-parser",),
             {"a.darshan": "darshan log version: 3.41\n"}, 3),
     Mistake("job as a log", "dlio-hpc darshan done",
