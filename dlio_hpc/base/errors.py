@@ -241,13 +241,14 @@ def reported(fault: Exception, lead: str = "") -> DlioError:
 
 
 def nearest_name(name: str, names: Iterable[str], similar: float = 0.6) -> str | None:
-    """Return the name that is most similar to `name`, or None if none is similar. similar: minimum similarity, from 0
-    to 1.
+    """Return the name that is most similar to `name`, or None if none is similar. A name with the same letters in
+    another order comes first. similar: minimum similarity, from 0 to 1.
     """
     import difflib  # slow import, needed only for wrong names
 
     lower = {known.lower(): known for known in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=similar)
+    exchanged = [known for known in lower if sorted(known) == sorted(name.lower())]
+    close = exchanged or difflib.get_close_matches(name.lower(), lower, n=1, cutoff=similar)
     return lower[close[0]] if close else None
 
 

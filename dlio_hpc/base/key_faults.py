@@ -36,6 +36,16 @@ _ELSEWHERE = {
     "num_files_train": "files", "num_samples_per_file": "samples_per_file", "pattern": "glob", "path": "glob",
     "computation_time": "time", "partition": "queue", "time": "walltime", "project": "account",
 }  # fmt: skip
+# Keys of YAML files of one kind, which users write at the top of a file of another kind.
+_OF_FILES = {
+    "verdict": "a suite (--suite)", **dict.fromkeys(("parts", "repeat", "warmup"), "a study (--study)"),
+    **dict.fromkeys(("scheduler", "launcher", "queue", "walltime", "account", "setup", "environment", "container"),
+                    "a site profile (--site)"),
+    "data": "a site profile; --data DIR gives the folder of datasets, too",
+}  # fmt: skip
+# Keys that are made up, a key that is known where they are written, and what to write.
+_LIMIT = "a limit has the name of its metric, such as min_samples_per_s: 100 or max_read_p99: 50ms; "
+_ADVICE = dict.fromkeys(("metric", "min", "max", "limit", "value"), ("min_samples_per_s", _LIMIT))
 # MB/s in other units of rates, at the end of a key.
 _IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
 # Formats of images, which are not generated.
@@ -72,7 +82,8 @@ def explain(message: str, data: object, kind: Any, hook: Callable[[type, object]
     expected, text, value, place = _type_at(kind, steps), match["text"], _value_at(data, steps), tuple(steps)
     if unknown := re.search(r"unknown field `(.*)`", text):
         fields = [field.encode_name for field in msgspec.structs.fields(_struct_in(expected))]
-        hint = meant(unknown[1], fields, kind)
+        owner = None if steps else _OF_FILES.get(unknown[1])
+        hint = meant(unknown[1], fields, kind) if owner is None else f"it is a key of {owner}; "
         text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(fields)}"
         return KeyFault((*place, unknown[1]), place, text)
     if missing := re.search(r"missing required field `(.*)`", text):
@@ -80,7 +91,7 @@ def explain(message: str, data: object, kind: Any, hook: Callable[[type, object]
     elif match["of_key"]:
         text = _wrong_key(value, expected)
     elif text.startswith(("Expected ", "Invalid enum value")):
-        text = _wrong_value(value, expected, _example_at(kind, steps))
+        text = _wrong_value(value, expected, _example_at(kind, steps)) + _rate(value, str(steps[-1] if steps else ""))
     return KeyFault(place, place, text)
 
 
@@ -96,6 +107,8 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
     """Return a suggestion for the unknown key `name`, by the rules of meant(). known: keys of the same section.
     everywhere: keys of all sections, with the names of their sections.
     """
+    if name in _ADVICE and _ADVICE[name][0] in known:
+        return _ADVICE[name][1]
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
@@ -122,13 +135,15 @@ def _of_other_unit(name: str, known: Sequence[str]) -> str | None:
 
 def keys_of(kind: Any, section: str = "") -> Iterator[str]:
     """Yield the keys of a struct and of the structs nested in it. A key includes its sections, as in
-    reader.read_threads.
+    reader.read_threads. NAME stands for a key that the user chooses, as in parts.NAME.sweep.
     """
     for field in msgspec.structs.fields(kind):
         yield section + field.encode_name
         for part in _parts(field.type):
-            if hasattr(part, "__struct_fields__"):
-                yield from keys_of(part, f"{section}{field.encode_name}.")
+            inner = typing.get_args(part)[1] if typing.get_origin(part) is dict else None
+            for struct, name in ((part, ""), (inner, "NAME.")):
+                if hasattr(struct, "__struct_fields__"):
+                    yield from keys_of(struct, f"{section}{field.encode_name}.{name}")
 
 
 def wanted(kind: Any, example: str = "") -> str:
@@ -171,6 +186,14 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
     return f"found {shown(value)}; use {wanted(kind, example)}{most}{_glued(value, kind)}"
 
 
+def _rate(value: object, key: str) -> str:
+    """Return advice if a rate in MB/s has a unit."""
+    match = re.fullmatch(r"([\d.]+) *([kMGT]i?)B/s", value) if isinstance(value, str) else None
+    if match is None or not key.endswith("_MBps"):
+        return ""
+    return f"; in MB/s and without a unit: {units.size(f'{match[1]} {match[2]}B') / 1e6:.12g}"
+
+
 def _glued(value: object, kind: Any) -> str:
     """Return advice if a mapping is required, but the value is text such as batch_size:4, without a blank."""
     match = re.fullmatch(r"(\w+):(\S.*)", value) if isinstance(value, str) else None
@@ -187,7 +210,17 @@ def _wrong_key(mapping: object, kind: Any) -> str:
         odd = next((key for key in mapping if not isinstance(key, str)), None) if isinstance(mapping, dict) else None
         return f"found the key {plainly(odd)}; known keys: {fields}"
     expected = next(typing.get_args(part)[0] for part in _parts(kind) if typing.get_origin(part) is dict)
-    return f"found {shown(mapping)}; each of its keys must be {wanted(expected)}"
+    return f"found {shown(mapping)}; each of its keys must be {wanted(expected)}{_unbracketed(mapping)}"
+
+
+def _unbracketed(mapping: object) -> str:
+    """Return advice if a mapping in braces has a list without brackets, such as {a: 1, 2}."""
+    items = list(mapping.items()) if isinstance(mapping, dict) else []
+    rest = [key for key, value in items if value is None and not isinstance(key, str)]
+    first = [(key, value) for key, value in items if isinstance(key, str) and value is not None]
+    if len(first) != 1 or len(rest) + 1 != len(items):
+        return ""
+    return f"; write a list in brackets: {first[0][0]}: {plainly([first[0][1], *rest])}"
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:

@@ -44,6 +44,7 @@ _MISTAKES = {
     "found unexpected end of stream": "a quotation mark is not closed",
     "found character that cannot start any token": "a value begins with a character that must be in quotes",
     "control characters are not allowed": "the file is not text",
+    "but found another document": "the file has two documents (---); split it into two files",
     "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
 _TAB = "a tab at the beginning; indent with blanks"
@@ -156,23 +157,33 @@ def parse_yaml(text: str, source: str) -> Any:
             _check_size(text, source)
         return yaml.load(text, Loader=_loader())
     except yaml.YAMLError as fault:
-        mark = getattr(fault, "problem_mark", None)
+        mark = _mark(fault)
         line = f", line {mark.line + 1}" if mark is not None and "\n" in text else ""
         raise ConfigError(f"{source}{line}: {_mistake(fault, text)}") from fault
     except _UNUSUAL as fault:
         raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
 
 
+def _mark(fault: Exception) -> Any:
+    """Return the place of a problem that the YAML parser has found; None if it is not known. The parser notices after a
+    key that the key has no colon.
+    """
+    is_of_key = getattr(fault, "context", None) == "while scanning a simple key"
+    return getattr(fault, "context_mark" if is_of_key else "problem_mark", None)
+
+
 def _mistake(fault: Exception, text: str) -> str:
     """Return a description of a problem that the YAML parser has found in a text."""
     problem = str(getattr(fault, "problem", None) or fault)
-    mark = getattr(fault, "problem_mark", None)
+    mark = _mark(fault)
     if isinstance(fault, _key_error()):
         return problem
     lines = text.split("\n")
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     if line.lstrip(" ").startswith("\t"):
         problem = _TAB
+    elif glued := re.fullmatch(r"[ -]*(\w+):(\S.*)", line):
+        problem = f"write a blank after the colon: {glued[1]}: {glued[2]}"
     return f"not valid YAML: {_MISTAKES.get(problem, problem)}"
 
 

@@ -73,6 +73,8 @@ def extract(archives: tuple[Path, ...], to: Path, as_json: bool) -> int:
     """Verify each ARCHIVE, then extract the folder of its job. Print the path of the folder."""
     from dlio_hpc.files.archive import extract as unpack
 
+    if archives[1:] and archives[-1].is_dir():
+        raise click.UsageError(f"{archives[-1]} is a folder; give the folder to extract into with --to {archives[-1]}")
     extracted, code = console.for_each(archives, lambda path: ExtractedArchive(str(path), str(unpack(path, to))))
     if as_json:
         console.print_json(ArchiveExtractDocument(extracted))
@@ -97,8 +99,10 @@ def share(folder: Path, group: str, as_json: bool) -> int:
     links, which are listed.
     """
     from dlio_hpc.base.errors import Incomplete
+    from dlio_hpc.dataset import folder_kinds
     from dlio_hpc.files import group_sharing
 
+    folder_kinds.refuse_other(folder, "archives", "")
     sharing = group_sharing.share(folder, group)
     if as_json:
         others = [ForeignFile(user, command) for user, command in sharing.others]

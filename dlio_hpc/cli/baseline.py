@@ -65,7 +65,7 @@ def accept(
         if not as_json:
             by = f", which {replaced.who} accepted" if replaced and replaced.who != made.who else ""
             change = f", in place of {replaced.id}{by}" if replaced else ""
-            console.show(f"accepted {made.id} as the baseline of {made.group.key.title}{change}")
+            console.show(f"accepted {made.id} as the baseline of {made.group.key.title} in {folder}{change}")
         for warning in made.warnings:
             console.say(f"note: accepted although {warning}")
     left_out = baseline_candidates.left_out(nights)

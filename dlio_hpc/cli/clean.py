@@ -22,6 +22,8 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
     """Remove the remains of killed commands in RUNS and in the folder of archives: partial files, and directories of
     jobs that never started. Files that a job wrote are never removed.
     """
+    if not runs.exists():
+        raise ConfigError(f"{runs} does not exist; give the folder of jobs with --runs")
     if not os.access(runs, os.R_OK | os.X_OK):
         raise ConfigError(f"cannot read {runs}; give the folder of jobs with --runs")
     folder_kinds.refuse_other(runs, "jobs", "--runs")

@@ -1,5 +1,6 @@
 """dlio-hpc compare: compare jobs with their baselines and with earlier jobs."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +68,12 @@ def compare(
     if junit is not None:
         seconds = units.seconds_between(started, units.utc_now(fraction=True))
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
+    if len(names) == 2 and against is None:
+        first, second = map(shlex.quote, names)
+        console.say(
+            "note: each job is compared with its own baseline. To compare the two: "
+            f"dlio-hpc compare {first} --baseline {second}"
+        )
     for line in missing:
         console.say(f"dlio-hpc: {line}")
     return judged.exit_code

@@ -24,7 +24,9 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
     try:
         re.compile(value or "")
     except re.error as fault:
-        raise click.BadParameter(f"{value!r} is not a regular expression: {fault}", ctx, param) from fault
+        suffix = re.fullmatch(r"[*][.](\w+)", value or "")
+        advice = f"; for files that end in .{suffix[1]}, write '[.]{suffix[1]}$'" if suffix else ""
+        raise click.BadParameter(f"{value!r} is not a regular expression: {fault}{advice}", ctx, param) from fault
     return value
 
 
@@ -50,8 +52,6 @@ def darshan(logs: tuple[Path, ...], only: str | None, merge: bool, summary: bool
     Logs of Darshan 3.4 and 3.5 are read with their extended traces (DXT); logs of other versions need pydarshan. Exit
     code 3: a log is incomplete or corrupted.
     """
-    if outputs.step_s is not None and not outputs.as_json and not outputs.as_csv:
-        raise click.UsageError("--step has an effect only with --json or --csv")
     if summary:
         if merge or only is not None:
             raise click.UsageError("--summary analyses all files of all programs: leave out --merge and --only")

@@ -12,7 +12,7 @@ import click
 from msgspec import structs
 
 from dlio_hpc.base import serialization, units
-from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, name_hint, unreadable
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
@@ -29,6 +29,7 @@ from dlio_hpc.documents.files import (
     RemovedDataset,
     VerifiedDataset,
 )
+from dlio_hpc.files import rundir
 from dlio_hpc.plan import plan
 
 _DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Folder of datasets. Default: the site's.")
@@ -63,7 +64,7 @@ def datasets() -> None:
 def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> int:
     """List the datasets with format, size and state."""
     where = _directory(data, site_name)
-    stored, code = console.for_each(_folders(where), _look)
+    stored, code = console.for_each(_folders(where) if data is None else _all_folders(where), _look)
     if as_json:
         console.print_json(DatasetsDocument(str(where), [_listed(entry) for entry in stored]))
     elif stored:
@@ -83,7 +84,10 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
     """Check that the files of each dataset (default: all datasets) have the contents that dlio-hpc generates. Exit code
     3: a dataset is incomplete or corrupted, or a job is generating it.
     """
-    folders = _named(names, data, site_name) if names else _all_folders(_directory(data, site_name))
+    where = None if names else _directory(data, site_name)
+    folders = _named(names, data, site_name) if where is None else _all_folders(where)
+    if not folders:
+        raise ConfigError(f"no datasets in {where}, so nothing was verified")
     checked, code = console.for_each(folders, lambda folder: _verified(folder, quick))
     if as_json:
         console.print_json(DatasetsVerifyDocument(checked))
@@ -96,13 +100,12 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
                 checked_part = "; only names and sizes checked" if quick else ""
                 amount = f"{counted(entry.files, 'file')}, {units.format_size(entry.bytes)}"
                 console.show(f"{entry.name}: intact ({amount}{checked_part})")
-        if not checked and not code:
-            console.show("no datasets to verify")
     return InvalidRun.exit_code if any(entry.faults for entry in checked) else code
 
 
 def _verified(folder: Path, quick: bool) -> VerifiedDataset:
     """Verify a dataset in a separate process, and return the findings."""
+    _require(folder)
     stored = _look(folder)
     if stored.state == "generating":
         fault = FileFault(folder.name, "a job is generating it; verify it when that job has ended")
@@ -123,15 +126,24 @@ def _verified(folder: Path, quick: bool) -> VerifiedDataset:
 @_SITE
 @option("--unfinished", is_flag=True, help="Remove all datasets whose generation did not complete.")
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
+@click.option("--force", is_flag=True, help="Also remove datasets that a job reads or will read.")
+@option(
+    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
+    help="Folder of jobs, which may wait or run and need the datasets.",
+)  # fmt: skip
 @JSON
 def remove(
-    names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool, as_json: bool
-) -> int:
+    names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool, force: bool,
+    runs: Path, as_json: bool,
+) -> int:  # fmt: skip
     """Remove datasets: the files that dlio-hpc generated, then the folder.
 
-    Nothing is removed if one of the datasets contains other files or is being generated.
+    Nothing is removed if one of the datasets contains other files, is being generated, is being read by a job, or is
+    needed by a job in RUNS that waits or runs. Jobs that wait in other folders of jobs are not known.
     """
-    if bool(names) == unfinished:
+    if names and unfinished:
+        raise click.UsageError("give the names of datasets, or --unfinished, and not both")
+    if not names and not unfinished:
         raise click.UsageError("give the names of datasets, or --unfinished")
     code = 0
     if unfinished:
@@ -141,13 +153,51 @@ def remove(
             console.show("no unfinished datasets")
     else:
         folders = list(dict.fromkeys(_named(names, data, site_name)))
+    for folder in folders:
+        _require(folder)
     for folder in folders if len(folders) > 1 else ():  # remove() checks its folder itself
         dataset_removal.check(folder)
+    if not force:
+        _refuse_needed(folders, runs)
     say = (lambda line: None) if as_json else console.show
     removed, failed = console.for_each(folders, lambda folder: _removed(folder, dry_run, say))
     if as_json:
         console.print_json(DatasetsRemoveDocument(removed, dry_run))
     return failed or code
+
+
+def _refuse_needed(folders: list[Path], runs: Path) -> None:
+    """Raise ConfigError if a job reads one of these datasets, or if a job in `runs` that has not ended will read it. An
+    unfinished dataset is not refused, because a job that needs it generates it again.
+    """
+    whole = [folder for folder in folders if (known := dataset_folder.begun(folder)) is not None and known.complete]
+    jobs = _needing_jobs(runs) if whole else {}
+    for folder in whole:
+        job = jobs.get(os.path.realpath(folder))
+        if job is not None:
+            raise ConfigError(
+                f"{job} needs the dataset {folder}; wait for the end of the job, or cancel it (dlio-hpc cancel); "
+                "--force removes the dataset nevertheless"
+            )
+        if dataset_folder.is_being_read(folder):
+            raise ConfigError(
+                f"a job is reading the dataset {folder}; wait for the end of the job; --force removes the dataset "
+                "nevertheless"
+            )
+
+
+def _needing_jobs(runs: Path) -> dict[str, str]:
+    """Return a job in `runs` that has not ended, with its state, by the path of each dataset that the job uses."""
+    from dlio_hpc.batch import job_record, job_state
+
+    directories = sorted(file.parent for file in runs.glob(rundir.JOBS))
+    records, _ = console.for_each(directories, lambda directory: (directory, job_record.load(directory)))
+    needing: dict[str, str] = {}
+    for look in job_state.refresh_all([directory for directory, record in records if not record.ended]):
+        for run in () if look.job.ended else job_record.load_plan(look.directory).runs:
+            for part in (run, run.evaluation or run):
+                needing[os.path.realpath(part.dataset)] = f"job {look.job.job} ({look.job.state})"
+    return needing
 
 
 def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> RemovedDataset:
@@ -217,6 +267,17 @@ def _refuse_folder(folder: Path) -> None:
     advice = f"give a dataset in it, such as {folder / names[0]}" if names else "give the name of a dataset"
     where = f" -d {folder}" if names else ""
     raise ConfigError(f"{folder} is {what}; {advice}; dlio-hpc datasets list{where} lists the datasets")
+
+
+def _require(folder: Path) -> None:
+    """Raise ConfigError if there is no folder of this name."""
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file; give the name or the folder of a dataset; see dlio-hpc datasets list")
+    if not os.path.lexists(folder):
+        where, names = folder.parent, folder_kinds.some(folder.parent)
+        begun = [name for name in names if name.startswith(folder.name)]
+        hint = f"did you mean {begun[0]!r}? " if begun else name_hint(folder.name, names)
+        raise ConfigError(f"no dataset {folder.name} in {where}; {hint}dlio-hpc datasets list -d {where} lists them")
 
 
 def _look(folder: Path) -> _StoredDataset:

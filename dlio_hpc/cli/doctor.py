@@ -23,7 +23,7 @@ def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> No
     """
     from dlio_hpc.reports import installation_report
 
-    parts = installation_report.sections(site, data, runs)
+    parts = list(installation_report.sections(site, data, runs))
     if as_json:
         console.print_json({title: dict(facts) for title, facts in parts})
         return
@@ -31,3 +31,7 @@ def doctor(site: str | None, data: Path | None, runs: Path, as_json: bool) -> No
         click.secho(title, bold=True)
         for name, text in facts or [("none", "")]:
             console.show(f"  {name:<22} {text}".rstrip())
+    for fault in dict.fromkeys(
+        text for _, facts in parts for name, text in facts if name == installation_report.UNKNOWN
+    ):
+        console.say(f"dlio-hpc: {fault}")

@@ -44,8 +44,9 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
     overrides = tuple(text for text in arguments if is_override(text))
     names = [text for text in arguments if text not in overrides]
     if len(names) != 1:
+        target = f"; give the file to write with -o {names[1]}" if len(names) == 2 else ""
         raise click.UsageError(
-            f"give one FILE, DIR or dlio:NAME, not {len(names)}: {' '.join(names) or 'overrides only'}"
+            f"give one FILE, DIR or dlio:NAME, not {len(names)}: {' '.join(names) or 'overrides only'}{target}"
         )
     if Path(names[0]).is_dir():
         return _import_folder(Path(names[0]), overrides, output, as_json)

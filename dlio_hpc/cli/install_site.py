@@ -14,7 +14,7 @@ import click
 
 from dlio_hpc import __version__
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.cli import completion, console, man_page
+from dlio_hpc.cli import completion, console, man_page, usage_faults
 from dlio_hpc.cli.completion import PROGRAMS
 from dlio_hpc.cli.outputs import written
 from dlio_hpc.cli.verbs import FOLDER, JSON, SETTINGS, argument, parsed
@@ -52,6 +52,8 @@ class ModuleSettings(NamedTuple):
 
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
+    if equals and name != name.strip():
+        raise ValueError(f"found {text!r}; write no blanks around '=': {name.strip()}={value.strip()}")
     if equals and not re.fullmatch(r"[A-Za-z_]\w*", name):
         allowed = re.sub(r"\W", "_", name)
         raise ValueError(
@@ -65,7 +67,18 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[tuple[str, str], ...]:
     one = parsed(_variable)
-    return tuple(pair for value in values if (pair := one(ctx, param, value)) is not None)
+    pairs = tuple(pair for value in values if (pair := one(ctx, param, value)) is not None)
+    for fault in usage_faults.unknown_variables(ctx, [name for name, _ in pairs]):
+        raise click.BadParameter(fault, ctx, param)
+    return pairs
+
+
+def _modules(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    for value in values:
+        if names := value.split() if len(value.split()) > 1 else []:
+            several = " ".join(f"--load {name}" for name in names)
+            raise click.BadParameter(f"found {value!r}; give one module with each --load: {several}", ctx, param)
+    return tuple(values)
 
 
 @click.command(name="install-site", context_settings=SETTINGS)
@@ -75,7 +88,12 @@ def _variables(ctx: click.Context, param: click.Parameter, values: Sequence[str]
     help="Variable that the module file sets, such as DLIO_HPC_SITE=mycluster; repeatable.",
 )  # fmt: skip
 @click.option(
-    "--load", "loads", metavar="MODULE", multiple=True, help="Module that the module file loads first; repeatable."
+    "--load",
+    "loads",
+    metavar="MODULE",
+    multiple=True,
+    callback=_modules,
+    help="Module that the module file loads first; repeatable.",
 )
 @click.option("--force", is_flag=True, help="Also replace files that were written or changed by others.")
 @JSON

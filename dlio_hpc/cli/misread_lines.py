@@ -15,6 +15,9 @@ _ONE_DASH = re.compile(r"-[a-z][a-z-]+")
 _PRINTED = {"--csv": ".csv", "--json": ".json", "--export": ".jsonl"}
 # Characters at which the shell splits a value that a user writes with blanks, such as KEY = VALUE and KEY=A, B.
 _JOINTS = ("=", ",")
+# Unit of a time or of a size.
+_UNIT = re.compile("us|ms|s|min|h|d|[kKMGTP]i?B?")
+_UNITS = {"sec": "s", "secs": "s", "seconds": "s", "minutes": "min", "hours": "h", "days": "d"}
 
 
 def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> None:
@@ -29,6 +32,10 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
         name = option.partition("=")[0]
         if _ONE_DASH.fullmatch(name) and _option(command, f"-{name}") is not None:
             raise click.UsageError(f"No such option {name!r}; a long option has two dashes: -{option}", context)
+        if not values and (known := _option(command, option)) is not None and _values(known) == 1:
+            raise click.UsageError(
+                f"Option {option!r} requires an argument: {option} {known.metavar}. {known.help}", context
+            )
         if _is_split(command, option, values, own):
             setting = f"{values[0]}={own[own.index(values[0]) + 1]}"
             raise click.UsageError(f"{option} takes KEY=VALUE: {shlex.join([option, setting])}", context)
@@ -99,8 +106,8 @@ def _options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple
                 return  # the words that follow are those of another program
             continue
         option = _option(command, word)
-        count = 0 if option is None or option.is_flag or option.count else option.nargs
-        yield word, _value(arguments[place:], _has_joints(option)) if option is not None and count == 1 else []
+        count = _values(option)
+        yield word, _value(arguments[place:], option) if option is not None and count == 1 else []
         place += count
 
 
@@ -113,20 +120,26 @@ def _is_split(command: click.Command, option: str, values: Sequence[str], argume
     return "=" not in values[0] and place < len(arguments) and not arguments[place].startswith("-")
 
 
-def _has_joints(option: click.Option) -> bool:
-    return any(joint in (option.metavar or "") for joint in _JOINTS)
+def _values(option: click.Option | None) -> int:
+    """Return the number of words that an option takes."""
+    return 0 if option is None or option.is_flag or option.count else option.nargs
 
 
-def _value(arguments: Sequence[str], has_joints: bool) -> list[str]:
-    """Return the first word, and the following words over which the value continues. has_joints: whether values of the
-    option contain = or commas, such as KEY=A,B.
+def _value(arguments: Sequence[str], option: click.Option) -> list[str]:
+    """Return the first word, and the following words over which the value continues: around = or a comma, if values of
+    the option contain them, such as KEY=A,B, and at the unit of a time or a size.
     """
+    metavar = option.metavar or ""
+    has_joints = any(joint in metavar for joint in _JOINTS)
     value = list(arguments[:1])
     for word in arguments[1:]:
-        is_continued = value == ["="] or (has_joints and (value[-1].endswith(_JOINTS) or word.startswith(_JOINTS)))
+        unit = _UNITS.get(word, word)
+        is_unit = metavar in ("TIME", "SIZE") and value[-1].isdigit() and _UNIT.fullmatch(unit) is not None
+        at_joint = has_joints and (value[-1].endswith(_JOINTS) or word.startswith(_JOINTS))
+        is_continued = value == ["="] or at_joint or is_unit
         if word.startswith("-") or not is_continued:
             break
-        value.append(word)
+        value.append(unit if is_unit else word)
     return value
 
 

@@ -180,7 +180,12 @@ def _with_options(function: Any, options: Sequence[Any]) -> Any:
     def command(**parameters: Any) -> Any:
         refuse_inputs()
         given = {name: parameters.pop(name) for name in Outputs._fields if name in parameters}
-        return function(**parameters, outputs=Outputs(**given))
+        outputs = Outputs(**given)
+        if outputs.as_json and outputs.as_csv:
+            raise click.UsageError("--json and --csv exclude each other; give one of them")
+        if outputs.step_s is not None and not outputs.as_json and not outputs.as_csv:
+            raise click.UsageError("--step has an effect only with --json or --csv")
+        return function(**parameters, outputs=outputs)
 
     for add in reversed(options):
         command = add(command)

@@ -50,6 +50,10 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
 def _reason(command: tuple[str, ...], fault: OSError) -> str:
     """Return the reason why a program cannot be run, and what to do."""
     program, rest = command[0], shlex.join(command[1:])
+    if program.startswith("-"):
+        ranks = "ranks are started by a launcher: dlio-hpc record -- mpiexec -n 4 python train.py; "
+        hint = ranks if program in ("-n", "-np") else name_hint(program, _OPTIONS, similar=0.8)
+        return f"record has no option {program}; {hint}dlio-hpc record --help lists the options"
     if Path(program).is_file():
         if program.endswith(".ipynb"):
             return f"{program} is a notebook; write: dlio-hpc record -- jupyter nbconvert --execute --to html {program}"
@@ -62,5 +66,6 @@ def _reason(command: tuple[str, ...], fault: OSError) -> str:
     return fault.strerror or str(fault)
 
 
+_OPTIONS = ("--output", "--anonymous", "--print")
 # Programs that users record, for suggestions.
 _PROGRAMS = ("python", "python3", "mpiexec", "mpirun", "srun", "torchrun", "bash", "apptainer", "jupyter")

@@ -26,7 +26,9 @@ def schema(name: str | None, as_text: bool, verb: str | None) -> None:
     """
     from dlio_hpc.cli import json_schema, key_table
 
-    if (name is None) == (verb is None):
+    if name is not None and verb is not None:
+        raise click.UsageError(f"{name} and --json-of {verb} exclude each other; give one of them")
+    if name is None and verb is None:
         raise click.UsageError(f"give one of {', '.join(map(repr, NAMES))}, or --json-of COMMAND")
     if as_text and name is None:
         raise click.UsageError(

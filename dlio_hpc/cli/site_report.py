@@ -27,6 +27,7 @@ def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, a
     from dlio_hpc.reports import web_site
     from dlio_hpc.verdict import judged_jobs
 
+    _refuse_input(folder)
     archives = judged_jobs.folder(archive, runs)
     judged_jobs.refresh(archives, lambda _: None)
     made = web_site.make(folder, archives, is_anew, console.reporter(quiet))
@@ -37,3 +38,14 @@ def site_report(folder: Path, archive: Path | None, runs: Path, is_anew: bool, a
     if not quiet:
         console.say(f"{folder / web_site.INDEX}: {len(made.written)} pages made, {made.kept} up to date")
     return made.exit_code
+
+
+def _refuse_input(folder: Path) -> None:
+    """Raise a usage error if the folder for the web site holds archives, jobs or datasets."""
+    from dlio_hpc.dataset import folder_kinds
+
+    what = folder_kinds.described(folder)
+    if what is not None:
+        option = {"a folder of archives": "--archive", "a folder of jobs": "--runs"}.get(what)
+        advice = f"; give the folder that is read with an option: site-report DIR {option} {folder}" if option else ""
+        raise click.UsageError(f"{folder} is {what}, but DIR is the folder that the web site is written to{advice}")

@@ -35,6 +35,8 @@ def top(jobs: tuple[str, ...], runs: Path, as_json: bool, every: float) -> int:
     """
     directories, code = sound(jobs, runs)
     live = [directory for directory in directories if not job_record.load(directory).ended]
+    if not live and code:
+        return code
     if not live:
         console.say(f"no job of {' '.join(jobs) or runs} waits or runs; dlio-hpc status shows the states of the jobs")
         return code

@@ -13,7 +13,7 @@ from dlio_hpc.config import shipped
 _ELSEWHERE = {
     "--ntasks-per-node": "--ppn", "--tasks-per-node": "--ppn", "--ranks-per-node": "--ppn", "--num-nodes": "--nodes",
     "--partition": "--queue", "-p": "--queue", "--qos": "--queue", "--walltime": "--time", "--time-limit": "--time",
-    "--project": "--account", "--data-dir": "--data", "--data-folder": "--data",
+    "-m": "--message", "--project": "--account", "--data-dir": "--data", "--data-folder": "--data",
 }  # fmt: skip
 # Options that give the ranks of all nodes together.
 _ALL_RANKS = ("-n", "--ntasks", "--np", "--ranks", "--num-tasks")
@@ -29,12 +29,22 @@ _SETTINGS = {
 }  # fmt: skip
 # Least similarity from which another option is suggested.
 _SIMILAR = 0.75
-# Options and arguments that a verb does not take, and what would do, by the verb and the option; "" is an argument.
+_DRY_RUN = "did you mean '--dry-run'?"
+# Options and arguments that a verb does not take, and what would do, by the verb and the option; "" is an argument. The
+# verb may have the name of its group.
 _INSTEAD = {
     ("import", "-S"): "write keys of dlio_benchmark in its own syntax, such as ++workload.reader.batch_size=8; set "
     "keys of dlio-hpc with -S when you submit the workload",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
+    ("clean", "-n"): _DRY_RUN,
+    ("archive prune", "-n"): _DRY_RUN,
+    ("datasets remove", "-n"): _DRY_RUN,
+    ("datasets remove", "--all"): "give the names of the datasets (dlio-hpc datasets list), or --unfinished",
+    ("datasets list", ""): "the folder of datasets is given by an option: --data DIR",
+    ("baseline list", ""): "list takes no jobs; dlio-hpc baseline show BASELINE shows the baseline of a job",
+    ("baseline accept", ""): "give one job; if the jobs are those of a study, give the study",
+    ("history", ""): "give one pattern, in quotes, so that the shell does not expand it: 'demo*'",
     ("top", "-d"): "give the time between two lines with --every",
     ("top", "-n"): "give the time between two lines with --every",
     ("wait", "--timeout"): "wait has no time limit; set one with timeout(1): timeout 10m dlio-hpc wait JOB",
@@ -51,7 +61,24 @@ _INSTEAD = {
 }
 
 # Values that are meant for another option, by the verb and the option: what they look like, and what to use.
-_OTHER_VALUES = {("history", "--last"): (r"\d+[hdwy]", "--last takes a number of jobs; for days, use --since DAY")}
+_OTHER_VALUES = {
+    ("history", "--last"): (r"\d+[hdwy]", "--last takes a number of jobs; for days, use --since DAY"),
+    ("schema", "name"): (
+        r"[^']+[.]ya?ml|report|history|compare|status|darshan|characterize|submit",
+        "NAME is a kind of file. To check a workload: dlio-hpc check FILE; for the document of a command: --json-of "
+        "COMMAND",
+    ),
+}
+# What arguments are, by the verb or the name of the argument.
+_ARGUMENTS = {
+    "site-report": "the folder that the web site is written to",
+    "install-site": "the folder to install to, such as /opt/dlio-hpc",
+    "archive prune": "the folder of archives, such as dlio-runs/archive",
+    "archive share": "the folder of archives, such as dlio-runs/archive",
+    "JOB": "the name or the directory of a job; dlio-hpc status lists them",
+    "BASELINE": "the id or the job of a baseline; dlio-hpc baseline list lists them",
+    "ARCHIVE...": "archives of jobs, such as dlio-runs/archive/*.tar.zst",
+}
 # Beginning of the environment variables of options. Variables that set no option, and beginnings of others.
 PREFIX = "DLIO_HPC_"
 _NO_OPTIONS = ("DLIO_HPC_LOG_FILE", "DLIO_HPC_SITE_PATH", "DLIO_HPC_DLIO_CONFIGS")
@@ -78,26 +105,43 @@ def improved(fault: click.ClickException) -> click.ClickException:
         return _of_other_verbs(_with_similar(fault, fault.ctx), fault.ctx)
     if isinstance(fault, click.BadParameter) and fault.param is not None and fault.ctx is not None:
         fault = _with_source(fault, fault.param, fault.ctx)
-    if isinstance(fault, click.MissingParameter) and isinstance(fault.param, click.Option) and fault.param.help:
-        return click.UsageError(f"{fault.format_message().rstrip('.')}: {fault.param.help}", fault.ctx)
+    if isinstance(fault, click.MissingParameter) and fault.ctx is not None and (text := _missing(fault, fault.ctx)):
+        return click.UsageError(f"{fault.format_message().rstrip('.')}: {text}", fault.ctx)
     return fault
+
+
+def _missing(fault: click.MissingParameter, context: click.Context) -> str | None:
+    """Return the meaning of a missing option or argument; None if it is not known."""
+    if isinstance(fault.param, click.Option):
+        return fault.param.help
+    metavar = "" if fault.param is None else str(fault.param.metavar)
+    return next((_ARGUMENTS[name] for name in (*_verbs(context), metavar) if name in _ARGUMENTS), None)
+
+
+def _verbs(context: click.Context) -> tuple[str, str]:
+    """Return the name of the verb with that of its group, and without."""
+    return " ".join(context.command_path.split()[1:]), context.command.name or ""
 
 
 def _instead(fault: click.UsageError, context: click.Context) -> str | None:
     """Return advice on an option or argument that the command does not accept; None if there is no advice."""
     takes = {name for param in context.command.params for name in param.opts}
-    verb = context.command.name or ""
+    verbs = _verbs(context)
     if isinstance(fault, click.NoSuchOption):
         option = fault.option_name
         ranks = "give the ranks of each node with --ppn, and the nodes with --nodes"
         setting = f"it is a setting of the workload, such as -S {_SETTINGS.get(option)}"
         is_ranks, is_setting = "--ppn" in takes and option in _ALL_RANKS, "--set" in takes and option in _SETTINGS
-        return ranks if is_ranks else setting if is_setting else _INSTEAD.get((verb, option))
+        return ranks if is_ranks else setting if is_setting else _advice(verbs, option)
     message = fault.format_message()
     if "unexpected extra argument" not in message:
         return None
     extra = message.partition("(")[2].partition(")")[0].split()
-    return _of_extra(extra, takes) or _INSTEAD.get((verb, ""))
+    return _of_extra(extra, takes) or _advice(verbs, "")
+
+
+def _advice(verbs: Sequence[str], option: str) -> str | None:
+    return next((_INSTEAD[verb, option] for verb in verbs if (verb, option) in _INSTEAD), None)
 
 
 def _of_extra(extra: Sequence[str], takes: Collection[str]) -> str | None:
@@ -175,10 +219,13 @@ def _variables() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
 
 
-def unknown_variables(context: click.Context) -> Iterator[str]:
-    """Yield a note for each environment variable DLIO_HPC_NAME for which no command has an option NAME."""
+def unknown_variables(context: click.Context, names: Sequence[str] | None = None) -> Iterator[str]:
+    """Yield a note for each environment variable DLIO_HPC_NAME for which no command has an option NAME. names: names
+    of variables; None for those that are set.
+    """
     own = {param.envvar for param in context.command.params}
-    strange = [name for name in _variables() if name not in {*own, *_NO_OPTIONS} and not name.startswith(_INTERNAL)]
+    ours = [name for name in names if name.startswith(PREFIX)] if names is not None else _variables()
+    strange = [name for name in ours if name not in {*own, *_NO_OPTIONS} and not name.startswith(_INTERNAL)]
     if not strange:
         return
     known = {*_NO_OPTIONS, *(str(param.envvar) for _, param in _all_options(context) if param.envvar)}

@@ -77,6 +77,16 @@ WITHOUT_FILES = "dlio_hpc.without_files"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
+_REMOVAL = ("remove", "prune", "retire", "cancel")
+# Commands of similar programs, and what they are called here: the first one that the group has.
+_ELSEWHERE = {
+    "rm": _REMOVAL, "del": _REMOVAL, "delete": _REMOVAL, "ls": ("list", "status"), "check": ("verify",),
+    "unpack": ("extract",), "add": ("accept",), "set": ("accept",), "get": ("show",), "queue": ("status",),
+    "squeue": ("status",), "qstat": ("status",), "scancel": ("cancel",), "qdel": ("cancel",), "kill": ("cancel",),
+    "run": ("submit",), "sbatch": ("submit",), "qsub": ("submit",),
+}  # fmt: skip
+
+
 class CommandGroup(click.Group):
     """A group of commands that suggests the nearest name for an unknown command."""
 
@@ -90,7 +100,9 @@ class CommandGroup(click.Group):
 
     def meant(self, arguments: list[str], ctx: click.Context) -> str:
         """Return a suggestion for the unknown command that the first word names, or "" if there is none."""
-        return name_hint(arguments[0], self.list_commands(ctx))
+        verbs = self.list_commands(ctx)
+        same = next((verb for verb in _ELSEWHERE.get(arguments[0], ()) if verb in verbs), None)
+        return name_hint(arguments[0], verbs) if same is None else f"did you mean {same!r}? "
 
 
 class _Verbs(CommandGroup):

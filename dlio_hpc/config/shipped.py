@@ -107,9 +107,9 @@ def check_kind(folder: Path, path: Path, data: object) -> None:
     """Raise ConfigError if a YAML file is of another kind than expected. folder: expected kind, as for files()."""
     if not isinstance(data, dict):
         return
-    if folder == WORKLOADS and _FOREIGN & data.keys():
-        raise ConfigError(f"{path} is a workload of dlio_benchmark; give it as dlio:{_as_path(path)}")
     signs, _ = _SIGNS[folder]
+    if _FOREIGN & data.keys() and (folder == WORKLOADS or not signs & data.keys()):
+        raise ConfigError(f"{path} is a workload of dlio_benchmark; give it as dlio:{_as_path(path)}")
     if not signs & data.keys():
         for others, text in _SIGNS.values():
             if others & data.keys() and not (folder == STUDIES and "verdict" in others):

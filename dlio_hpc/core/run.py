@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -274,7 +274,7 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
     None on other ranks.
     """
     plan, run, folder, hosts = job.plan, job.run, job.folder, job.hosts
-    with watch:
+    with watch, _reading(run) if comm.rank == 0 else nullcontext():
         on_root(comm, lambda: _require(run, comm.size))
         profiler = _profiler(folder, comm.rank) if run.tf_profile else None
         marks = MarkerReads(comm, plan.directory, run)
@@ -311,6 +311,15 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
     return _Trained(
         merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged), timeline_fault
     )
+
+
+def _reading(run: Run) -> ExitStack:
+    """Hold the locks that keep datasets remove from the datasets of the run."""
+    with ExitStack() as stack:
+        for part in (run, *([run.evaluation] if run.evaluation is not None else [])):
+            if part.workload.dataset.is_generated:
+                stack.enter_context(dataset_folder.being_read(part.dataset))
+        return stack.pop_all()
 
 
 def _is_plain(run: Run) -> bool:

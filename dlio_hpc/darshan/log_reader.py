@@ -27,12 +27,12 @@ _Read = TypeVar("_Read")
 VERSION = "3.41"
 _MAGIC = 6567223
 # What other files begin with that users take for logs, and what to do with them.
-_PARSED = "the output of darshan-parser; give the log itself"
+_PARSED = "the output of darshan-parser; give the log itself (.darshan)"
 _OTHER_STARTS = {
     b"\x1f\x8b": "compressed with gzip; decompress it: gunzip",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; decompress it: zstd -d",
     b"BZh": "compressed with bzip2; decompress it: bunzip2",
-    b"# darshan log": _PARSED, b"#<module>": _PARSED,
+    b"# darshan log": _PARSED, b"darshan log": _PARSED, b"#<module>": _PARSED,
 }  # fmt: skip
 _SLOTS = 64
 _HEADER = struct.Struct(f"<8sqB7xQ2Q{2 * _SLOTS}Q{_SLOTS}I")
@@ -93,6 +93,8 @@ def _opened(path: Path, read: Callable[[IO[bytes]], _Read]) -> _Read | None:
     except MemoryError as fault:
         raise InvalidRun(f"{path} needs more memory than this node has") from fault
     except OSError as fault:
+        if not path.exists():
+            path_kinds.refuse_other(Path("dlio-runs", path), "a Darshan log")
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
 
 
@@ -108,6 +110,11 @@ def _version(file: IO[bytes], path: Path) -> str:
         return ""
     if path.suffix != log_files.SUFFIX:
         path_kinds.refuse_other(path, "a Darshan log or, for dlio-hpc characterize, a recording")
+    if not head:
+        raise InvalidRun(
+            f"{path} is empty (0 bytes), so it is not a Darshan log; Darshan writes the log of a program that ends in "
+            "the usual way (MPI_Finalize, exit)"
+        )
     other = next((what for start, what in _OTHER_STARTS.items() if head.startswith(start)), None)
     if other is not None:
         raise InvalidRun(f"{path} is {other}")

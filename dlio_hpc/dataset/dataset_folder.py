@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -264,6 +264,21 @@ def is_owned(folder: Path) -> bool:
     if not lock.exists():
         return False
     with rundir.locked_now(lock) as is_mine:
+        return not is_mine
+
+
+def being_read(folder: str) -> AbstractContextManager[None]:
+    """Hold a shared lock on the fingerprint file of a dataset while a job reads the dataset. Every reader may open this
+    file, also in a dataset of another user, and jobs that generate the dataset lock another file.
+    """
+    return rundir.shared(Path(folder) / FINGERPRINT_FILE)
+
+
+def is_being_read(folder: Path) -> bool:
+    """Return whether a job on this node, or on any node if locks reach all nodes, is reading the dataset."""
+    if not (folder / FINGERPRINT_FILE).is_file():
+        return False
+    with rundir.locked_now(folder / FINGERPRINT_FILE) as is_mine:
         return not is_mine
 
 

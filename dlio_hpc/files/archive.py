@@ -43,6 +43,8 @@ _WANTED = "the archive of a job, such as dlio-runs/archive/JOB.tar.zst"
 LARGEST_RECORDING = 4 << 30
 _FILLING = (0x184D2A5C).to_bytes(4, "little")
 _UNSEALED = "its checksum is wrong or missing: the file was changed, truncated or repacked"
+# First bytes of other files, which users take for archives.
+_OTHERS = {b"\x1f\x8b": "compressed with gzip", b"SQLite": "a database, such as the history of the archives"}
 _SEAL_HEAD = (0x184D2A5D).to_bytes(4, "little") + (32).to_bytes(4, "little")
 _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
@@ -160,7 +162,8 @@ def faults(path: Path) -> list[str]:
     """Verify an archive. Return a list with a message for each fault. The list is empty if every byte is as it was
     written. If a fault makes further reading unsafe, return only that fault.
     """
-    return _passed(path, lambda _: False)[0]
+    errors = _passed(path, lambda _: False)[0]
+    return ["it is empty (0 bytes)"] if path.is_file() and not path.stat().st_size else errors
 
 
 def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
@@ -484,6 +487,9 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
             safe_folders.close(descriptor)
             raise InvalidRun(f"{path} is not an archive: it is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
-            if not path.name.endswith(SUFFIX) and _is_text(file.peek(_HEAD)[:_HEAD]):
-                raise ConfigError(f"{path} is a text, not an archive of a job; give {_WANTED}")
+            head = file.peek(_HEAD)[:_HEAD]
+            kind = next((what for start, what in _OTHERS.items() if head.startswith(start)), None)
+            kind = "a text" if kind is None and _is_text(head) else kind
+            if kind is not None and not path.name.endswith(SUFFIX):
+                raise ConfigError(f"{path} is {kind}, not an archive of a job; give {_WANTED}")
             yield file

@@ -258,6 +258,21 @@ def locked_now(path: Path) -> Iterator[bool]:
 
 
 @contextmanager
+def shared(path: Path) -> Iterator[None]:
+    """Hold a shared lock on a file for the duration of the `with` block; locked_now() then yields False elsewhere. Hold
+    no lock if the file cannot be opened, if another process holds its lock, or on a file system without locks.
+    """
+    descriptor = -1
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | _LOCKED)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    try:
+        yield
+    finally:
+        safe_folders.close(descriptor)
+
+
+@contextmanager
 def locked(directory: Path) -> Iterator[None]:
     """Hold the lock of a job's directory for the duration of the `with` block. If another process holds the
     lock, wait.

@@ -2,13 +2,14 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc.base import units
+from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.dataset import folder_kinds
@@ -117,7 +118,13 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
         repeat, warmup, name = _PAIRS if folders else 1, 0, parts[0].workload.name
     else:
         file = study_file.load(str(path))
-        parts = _parts(file, path, options, machine, of_workload, folders)
+        if options.suite is not None and file.verdict is None:
+            raise ConfigError(
+                f"{path} has no verdict, so it is a study: give it with --study, or add the key verdict, such as "
+                "verdict: {criteria: acceptance}"
+            )
+        with _in_file(path, _workloads(file)):
+            parts = _parts(file, path, options, machine, of_workload, folders)
         keys = {override.partition("=")[0] for override in of_workload}
         warmup_set = {key: value for key, value in file.warmup_set.items() if key not in keys}
         about = study.About(file.description, file.verdict, warmup_set)
@@ -127,8 +134,30 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     if options.every is not None and options.nights == 1:
         raise ConfigError("--every sets the time between nights: give --nights 2 or more as well, or leave --every out")
     request = _request(options, folders, repeat, warmup)
-    made = study.make(plan.job_name(name), parts, request, about, report)
+    swept = {f"{axis.key}=": ("parts", part.name, "sweep", axis.key) for part in parts for axis in part.axes}
+    with _in_file(path, {"no criteria ": ("verdict", "criteria"), **swept}):
+        made = study.make(plan.job_name(name), parts, request, about, report)
     return Planned(made, packing.plans(made))
+
+
+def _workloads(file: study_file.StudyFile) -> dict[str, tuple[str, ...]]:
+    """Return the keys that name workloads, by the beginning of the message for an unknown workload."""
+    of_parts = {f"no workload {part.workload!r}": ("parts", name, "workload") for name, part in file.parts.items()}
+    return {f"no workload {file.workload!r}": ("workload",), **of_parts}
+
+
+@contextmanager
+def _in_file(path: Path | None, places: Mapping[str, tuple[str, ...]]) -> Iterator[None]:
+    """Add the line of a study file to ConfigErrors that are raised in the `with` block. places: keys of the file, by
+    the beginning of the messages about them. path: the study file; None if there is none.
+    """
+    try:
+        yield
+    except ConfigError as fault:
+        steps = next((steps for begin, steps in places.items() if str(fault).startswith(begin)), None)
+        if path is None or steps is None:
+            raise
+        raise ConfigError(f"{serialization.in_file(path, steps)}: {fault}") from fault
 
 
 def _file(options: Options) -> Path | None:

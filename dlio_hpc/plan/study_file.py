@@ -71,7 +71,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     """Name of the study. Example: mine"""
     parts: dict[str, PartFile]
-    """Parts of the study, by name."""
+    """Parts of the study, by name. Example: {threads: {sweep: {reader.read_threads: [1, 2, 4]}}}"""
     description: str = ""
     """Short description, shown in lists."""
     source: str = ""

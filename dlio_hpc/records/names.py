@@ -3,7 +3,6 @@ If this directory was removed, the name stands for the archive of the job.
 """
 
 import glob
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,20 +15,30 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 
 
 def place(name: str, runs: Path) -> Path:
-    """Return the path that `name` stands for. If `name` is a path, return this path. Otherwise, return the directory
-    `name` in the folder `runs` or, if the directory no longer exists, the archive of the job. If neither exists, return
-    the path that the directory would have.
+    """Return the path that `name` stands for: the directory `name` in the folder `runs` or, if the directory no longer
+    exists, the archive of the job. If neither exists, `name` is a path. See also _chosen().
     """
-    if "/" in name or Path(name).exists():
-        return Path(name)
     below, archived = runs / name, runs / "archive" / (name + SUFFIX)
     is_archived = archived.is_file() and not below.exists() and not study_outcome.is_study(below)
-    return archived if is_archived else below
+    return _chosen(name, archived if is_archived else below)
 
 
 def study_folder(name: str, runs: Path) -> Path:
     """Return the folder of the study `name`. name: path of the study, or its name in the folder `runs`."""
-    return Path(name) if os.sep in name or Path(name).is_dir() else runs / name
+    return _chosen(name, runs / name)
+
+
+def _chosen(name: str, inside: Path) -> Path:
+    """Return `inside`, which the name of a job or study stands for in the folder of runs. If only a path `name` exists,
+    or if `name` has a slash, return this path. Raise ConfigError if both exist, such as a job and its copy that was
+    extracted from an archive.
+    """
+    here = Path(name)
+    if "/" in name or name in ("", ".", "..") or (here.exists() and not inside.exists()):
+        return here
+    if here.exists() and not here.samefile(inside):
+        raise ConfigError(f"both {inside} and ./{name} exist; write the path of the one that is meant")
+    return inside
 
 
 def study_in(folder: Path) -> StudyOutcome:

@@ -28,6 +28,8 @@ _PACKAGES = (
     "matplotlib", "pandas", "pyarrow", "tensorflow", "tensorflow-cpu", "torch", "keras", "darshan",
 )  # fmt: skip
 _VARIABLES = ("DLIO_HPC_", "DARSHAN_", "LD_PRELOAD", "MPICH_", "OMPI_", "PYTHONPATH", "SLURM_CONF", "VIRTUAL_ENV")
+# Name of the fact that states why a section failed.
+UNKNOWN = "unknown"
 # Seconds to wait for a command that tells its version, and numbers of jobs and bug reports that are shown.
 _PATIENCE_S, _JOBS, _BUGS = 10, 5, 3
 
@@ -46,7 +48,7 @@ def sections(name: str | None, data: Path | None, runs: Path) -> Iterator[tuple[
         try:
             yield title, [(fact, _redacted(text)) for fact, text in facts()]
         except (DlioError, OSError) as fault:
-            yield title, [("unknown", _redacted(str(fault)))]
+            yield title, [(UNKNOWN, _redacted(str(fault)))]
 
 
 def _redacted(text: str) -> str:
@@ -129,7 +131,10 @@ def _file_system(folder: Path) -> str:
     place = filesystem.existing(folder)
     kind, free = filesystem.of(place), units.format_size(filesystem.free(place))
     reason = filesystem.unwritable(str(place))
-    return f"{folder.absolute()}: {kind.kind}, {free} free, {'writable' if reason is None else reason}"
+    facts = f"{kind.kind}, {free} free, {'writable' if reason is None else reason}"
+    if place == folder or folder.exists():
+        return f"{folder.absolute()}: {facts}"
+    return f"{folder.absolute()}: does not exist; dlio-hpc would create it in {place.absolute()}: {facts}"
 
 
 def _defaults() -> Facts:

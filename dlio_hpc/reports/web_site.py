@@ -73,9 +73,11 @@ def make(folder: Path, archives: Path, is_anew: bool, report: Callable[[str], No
     archives: folder of archives, whose history is up to date. is_anew: whether to make all pages. report: function that
     is called with lines of progress. Raise ConfigError if a page would replace a file that this command did not write.
     """
+    entries = history.entries(archives)
+    if not entries and next(archives.glob(f"*{rundir.ARCHIVE_SUFFIX}"), None) is None:
+        raise ConfigError(f"no archives in {archives}; give the folder of archives with --archive")
     for directory in (folder, folder / JOBS, folder / STUDIES):
         _make_folder(directory)
-    entries = history.entries(archives)
     written, kept, unread, codes = [], 0, [], []
     broken: set[Path] = set()
     jobs = [*_jobs(archives), *_studies(archives, entries)]

@@ -84,7 +84,11 @@ def _references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Re
     for accepted in baselines.read(folder).accepted:
         if accepted.id == name:
             return (Reference(accepted.id, accepted.group, accepted.warnings),)
-    jobs = history_entry.together([job.entry for job in judged_jobs.select([name], folder, runs, report).jobs])
+    try:
+        selected = judged_jobs.select([name], folder, runs, report).jobs
+    except ConfigError as fault:
+        raise ConfigError(f"--baseline: {fault}; dlio-hpc baseline list lists the baselines") from fault
+    jobs = history_entry.together([job.entry for job in selected])
     of_jobs = tuple(reference for job in reversed(jobs) for reference in baseline_comparison.references(job))
     if not of_jobs:
         raise ConfigError(f"--baseline: {name} has no valid measured run")

@@ -101,6 +101,25 @@ def test_the_timeline_holds_every_step_of_every_rank(run: Run, small: Path) -> N
     assert (steps["compute"] >= 0.001).all()
 
 
+def test_a_dataset_that_a_run_reads_is_not_removed_from_elsewhere(run: Run, small: Path) -> None:
+    generated = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]
+    folder = Path(generated["dataset"])
+    started = run("dlio-submit", small, "-s", "local", "-d", "data", "--quiet", "-S", "compute.time=200ms",
+                  "-S", "train.epochs=60", "-S", "reader.batch_size=1")  # fmt: skip
+    assert started.code == 0
+    removal = ("dlio-hpc", "datasets", "remove", folder, "--dry-run")
+    end = time.monotonic() + 60
+    while not dataset_folder.is_being_read(folder):
+        assert time.monotonic() < end, "the run holds no lock"
+        time.sleep(0.1)
+    assert "needs the dataset" in run(*removal).err
+    elsewhere = run(*removal, "-o", "nowhere")
+    assert (elsewhere.code, "a job is reading the dataset" in elsewhere.err) == (2, True)
+    assert run("dlio-hpc", "cancel", "--all").code == 0
+    run("dlio-hpc", "wait")
+    assert run(*removal).code == 0
+
+
 def test_the_dataset_is_what_numpy_reads_and_is_made_once(run: Run, small: Path, tmp_path: Path) -> None:
     first = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]
     assert not first["reused"]

@@ -536,6 +536,48 @@ YAML = (
         _w(W + "reader:\n  batch_size: true\n"),
     ),
     Mistake(
+        "no blank after a colon, before another key",
+        DRY,
+        ("w.yaml, line 4: not valid YAML: write a blank after the colon: files: 8",),
+        _w("name: w\ndataset:\n  format: npz\n  files:8\n  samples_per_file: 4\n"),
+    ),
+    Mistake(
+        "no colon",
+        DRY,
+        ("w.yaml, line 4: not valid YAML: a key without a colon; write key: value",),
+        _w("name: w\ndataset:\n  format: npz\n  files 8\n  samples_per_file: 4\n"),
+    ),
+    Mistake(
+        "key of a site in a workload",
+        DRY,
+        ("w.yaml, line 3: unknown key 'data'; it is a key of a site profile; --data DIR",),
+        _w(W + "data: /x\n"),
+    ),
+    Mistake(
+        "key of a suite in a workload",
+        DRY,
+        ("unknown key 'verdict'; it is a key of a suite",),
+        _w(W + "verdict: {criteria: acceptance}\n"),
+    ),
+    Mistake(
+        "key of a site in a study",
+        "dlio-submit --study s.yaml -s local --dry-run",
+        ("s.yaml, line 6: unknown key 'walltime'; it is a key of a site profile",),
+        {"s.yaml": STUDY + "walltime: 1:00:00\n"},
+    ),
+    Mistake(
+        "key of a part in a study",
+        "dlio-submit --study s.yaml -s local --dry-run",
+        ("unknown key 'sweep'; did you mean 'parts.NAME.sweep'",),
+        {"s.yaml": STUDY + "sweep: {}\n"},
+    ),
+    Mistake(
+        "limit outside of a criterion",
+        "dlio-hpc accept done --criteria c.yaml",
+        ("unknown key 'min_au'; did you mean 'criteria.NAME.min_au'?",),
+        {"c.yaml": "name: c\nmin_au: 90%\ncriteria: {}\n"},
+    ),
+    Mistake(
         "key in another section",
         DRY,
         ("w.yaml, line 2: dataset: unknown key 'batch_size'; did you mean 'reader.batch_size'",),
@@ -855,7 +897,7 @@ RESULTS = (
     Mistake(
         "no such dataset",
         "dlio-hpc datasets remove nosuch -d .",
-        ("nosuch holds no dlio-dataset.json", "dlio-hpc datasets list"),
+        ("no dataset nosuch in ", "dlio-hpc datasets list"),
     ),
 )
 
@@ -900,6 +942,14 @@ WITHOUT_EFFECT = (
             ("--set has an effect only with --check",), REC),
     Mistake("step without numbers", "dlio-hpc darshan a.darshan --step 1s", ("--step has an effect only with --json",),
             {"a.darshan": ""}),
+    Mistake("step of a printed report", "dlio-hpc report done --step 5s",
+            ("--step has an effect only with --json or --csv",)),
+    *(Mistake(f"two formats of {command.split()[0]}", f"dlio-hpc {command} --csv --json",
+              ("--json and --csv exclude each other; give one of them",), {"a.darshan": ""})
+      for command in ("report done", "darshan a.darshan", "history")),
+    Mistake("suite without a verdict", "dlio-submit --suite s.yaml -s local --dry-run",
+            ("s.yaml has no verdict, so it is a study: give it with --study, or add the key verdict",),
+            {"s.yaml": STUDY}),
     Mistake("pattern that matches no job", "dlio-hpc history 'cosmo*'",
             ("no job of dlio-runs/archive matches 'cosmo*'; it has 1 job, such as demo-", "; workloads demo;")),
     Mistake("workload without jobs", "dlio-hpc history --workload demmo --since 2030-01-01",
@@ -954,6 +1004,8 @@ LINES = (
     Mistake("blank after =", DEMO + "-S reader.batch_size= 4", ("without blanks: -S reader.batch_size=4",)),
     Mistake("blanks in a list", DEMO + "-P reader.read_threads=1, 2", ("without blanks: -P reader.read_threads=1,2",)),
     Mistake("blanks in a list of nodes", DEMO + "-N 1, 2", ("without blanks: -N 1,2",)),
+    Mistake("blank before a unit", "dlio-hpc top --every 10 sec", ("without blanks: --every 10s",)),
+    Mistake("blank before the unit of a size", DEMO + "--dataset-size 64 MiB", ("blanks: --dataset-size 64MiB",)),
     Mistake("= after an option", "dlio-submit demo --site = local", ("without blanks: --site local",)),
     Mistake("option before the verb", "dlio-hpc --runs X status", ("after the command: dlio-hpc status --runs X",)),
     Mistake("flag before the verb", "dlio-hpc --csv report JOB", ("after the command: dlio-hpc report JOB --csv",)),
@@ -1038,6 +1090,8 @@ FOLDERS = (
             ("data is a folder of datasets", "--archive: dlio-runs/archive"), {SET: "{}"}),
     Mistake("prune of a folder of jobs", "dlio-hpc archive prune dlio-runs --keep 1d",
             ("dlio-runs is a folder of jobs; give the folder of archives: dlio-runs/archive",)),
+    Mistake("share of a folder of jobs", "dlio-hpc archive share dlio-runs --group root",
+            ("dlio-runs is a folder of jobs; give the folder of archives: dlio-runs/archive",)),
     Mistake("clean of datasets", "dlio-hpc clean -o data",
             ("data is a folder of datasets; give the folder of jobs with --runs: dlio-runs",), {SET: "{}"}),
     Mistake("clean of a job", "dlio-hpc clean -o dlio-runs/done", ("dlio-runs/done is a job", "--runs: dlio-runs")),
@@ -1059,6 +1113,18 @@ FOLDERS = (
     Mistake("half of a pair in a dataset", DEMO + "--ab data/npz-1 data", ("--ab data/npz-1 is a dataset",),
             {SET: "{}"}),
 )  # fmt: skip
+COPY = {"done/job.json": "{}"}
+# The bare name of a job in the folder of jobs, which also is a name in the working directory.
+COPIES = tuple(
+    Mistake(f"copy of a job, in {verb}", f"dlio-hpc {verb} done{options}",
+            ("both dlio-runs/done and ./done exist; write the path of the one that is meant",), COPY)
+    for verb, options in {
+        "report": "", "wait": "", "collect": "", "cancel": "", "status": "", "top": "", "compare": "",
+        "accept": " --criteria acceptance", "baseline accept": " --message ok --force",
+        "compare --baseline done": "", "similarity ./x": "", "mlperf-report out": " --edition v3 --division closed "
+        "--submitter x --system y",
+    }.items()
+)  # fmt: skip
 IMPORTED = {"u.yaml": "model: {name: unet3d}\nframework: pytorch\ndataset: {format: npz, num_files_train: 8}\n"}
 # Outputs in place of inputs, folders in place of files, and the reverse.
 TARGETS = (
@@ -1072,6 +1138,15 @@ TARGETS = (
             ("cannot write .: Is a directory; give the name of a file",)),
     Mistake("folder as a workload", "dlio-hpc characterize rec -o dlio-runs",
             ("cannot write dlio-runs: Is a directory; give the name of a file",), REC),
+    Mistake("folder after an archive", "dlio-hpc archive extract x.tar.zst .",
+            (". is a folder; give the folder to extract into with --to .",)),
+    Mistake("site in a folder of archives", "dlio-hpc site-report dlio-runs/archive",
+            ("dlio-runs/archive is a folder of archives, but DIR is the folder that the web site is written to",
+             "site-report DIR --archive dlio-runs/archive")),
+    Mistake("site in a folder of jobs", "dlio-hpc site-report dlio-runs",
+            ("dlio-runs is a folder of jobs, but DIR is the folder", "site-report DIR --runs dlio-runs")),
+    Mistake("site in a dataset", "dlio-hpc site-report data/npz-1", ("data/npz-1 is a dataset, but DIR is",),
+            {SET: "{}"}),
     Mistake("file as a prefix", "dlio-hpc install-site w.yaml", ("w.yaml is a file; give a folder",), _w(W)),
     Mistake("file above a prefix", "dlio-hpc install-site w.yaml/sw", ("w.yaml is a file; give a folder in its place",),
             _w(W)),
@@ -1085,6 +1160,20 @@ TARGETS = (
             ("--html c.yaml is also the input file",), _criteria("min_au: 1%")),
     Mistake("page over notes", "dlio-hpc history --html notes.html",
             ("note: replaced notes.html, which was not written by dlio-hpc",), {"notes.html": "mine"}, 0),
+    Mistake("dataset that is a file", "dlio-hpc datasets verify ./w.yaml",
+            ("/w.yaml is a file; give the name or the folder of a dataset",), _w(W)),
+    Mistake("removal of a file", "dlio-hpc datasets remove w.yaml -d .",
+            ("w.yaml is a file; give the name or the folder of a dataset",), _w(W)),
+    Mistake("beginning of a name of a dataset", "dlio-hpc datasets verify np -d data",
+            ("no dataset np in /", "/data; did you mean 'npz-1'? dlio-hpc datasets list -d /"), {SET: "{}"}),
+    Mistake("data folder that a doctor does not find", "dlio-hpc doctor -s local -d nowhere/at",
+            ("/nowhere/at: does not exist; dlio-hpc would create it in /",), code=0),
+    Mistake("unknown variable of a module file", "dlio-hpc install-site sw --env DLIO_HPC_SIET=my",
+            ("'--env'", "DLIO_HPC_SIET has no effect", "did you mean 'DLIO_HPC_SITE'?")),
+    Mistake("blanks in a variable", "dlio-hpc install-site sw --env 'DLIO_HPC_SITE = my'",
+            ("write no blanks around '=': DLIO_HPC_SITE=my",)),
+    Mistake("two modules", "dlio-hpc install-site sw --load 'cray-mpich python'",
+            ("give one module with each --load: --load cray-mpich --load python",)),
     Mistake("name of a variable", "dlio-hpc install-site sw --env dlio-site=mycluster",
             ("'dlio-site' is not a valid name of a variable", "'_', such as dlio_site")),
 )  # fmt: skip
@@ -1142,6 +1231,96 @@ OF_OTHER_VERBS = (
     Mistake("no patience", "dlio-hpc check demo -s local --patience 0",
             ("'--patience': found '0'; use a time above 0",)),
 )  # fmt: skip
+# Habits from similar programs, and words that are missing.
+HABITS = (
+    *(Mistake(f"habit: {line}", f"dlio-hpc {line}", (f"did you mean '{meant}'?",)) for line, meant in {
+        "archive delete x": "prune", "datasets rm npz": "remove", "baseline rm x": "retire", "datasets ls": "list",
+        "squeue": "status", "scancel 1": "cancel", "baseline accept done -m why": "--message", "clean -n": "--dry-run",
+        "archive prune a --keep 1d -n": "--dry-run", "datasets remove npz -n": "--dry-run",
+    }.items()),
+    *(Mistake(f"missing: {line}", f"dlio-hpc {line}", (means,)) for line, means in {
+        "site-report": "'DIR': the folder that the web site is written to",
+        "install-site": "'PREFIX': the folder to install to, such as /opt/dlio-hpc",
+        "archive prune --keep 180d": "'DIR': the folder of archives",
+        "archive share --group g": "the folder of archives",
+        "baseline accept --message x": "'JOB': the name or the directory of a job",
+        "report done --html": "requires an argument: --html FILE. Write the report as one HTML file",
+        "history --openmetrics": "--openmetrics FILE. Write the newest job",
+        "install-site sw --load": "--load MODULE. ",
+    }.items()),
+    *(Mistake(f"extra: {line}", f"dlio-hpc {line}", (means,)) for line, means in {
+        "datasets list data": "the folder of datasets is given by an option: --data DIR",
+        "datasets remove --all": "give the names of the datasets (dlio-hpc datasets list), or --unfinished",
+        "baseline list done": "baseline show BASELINE", "baseline accept done done --message x": "give one job",
+        "history demo-1 demo-2": "give one pattern, in quotes", "import a.yaml b.yaml": "with -o b.yaml",
+        "datasets remove x --unfinished": "and not both",
+    }.items()),
+    Mistake("file for a schema", "dlio-hpc schema w.yaml", ("dlio-hpc check FILE",), _w(W)),
+    Mistake("document for a schema", "dlio-hpc schema report", ("for the document of a command: --json-of COMMAND",)),
+    Mistake("two schemas", "dlio-hpc schema workload --json-of report",
+            ("workload and --json-of report exclude each other",)),
+    Mistake("option of record misspelt", "dlio-hpc record -o r --anonymus -- python p.py",
+            ("record has no option --anonymus; did you mean '--anonymous'?",)),
+    Mistake("ranks of record", "dlio-hpc record -o r -n 4 python p.py",
+            ("record has no option -n; ranks are started by a launcher: dlio-hpc record -- mpiexec -n 4",)),
+    Mistake("no such baseline to compare with, and what lists them", "dlio-hpc compare done --baseline nosuch",
+            ("--baseline: no job or study 'nosuch'", "dlio-hpc baseline list lists the baselines")),
+    Mistake("two jobs to compare", "dlio-hpc compare done done",
+            ("To compare the two: dlio-hpc compare done --baseline done",), code=4),
+    Mistake("folder to clean", "dlio-hpc clean -o nowhere", ("nowhere does not exist; give the folder of jobs",)),
+)  # fmt: skip
+# Commands that find nothing, and would do nothing.
+NOTHING = (
+    Mistake("site without archives", "dlio-hpc site-report site --archive empty", ("no archives in empty",),
+            {"empty/x": ""}),
+    Mistake("list of a folder that does not exist", "dlio-hpc datasets list -d nowhere",
+            ("/nowhere, which does not exist; name the folder",)),
+    Mistake("check of no dataset", "dlio-hpc datasets verify -d empty",
+            ("/empty, so nothing was verified",), {"empty/x": ""}),
+    Mistake("site of a doctor", "dlio-hpc doctor -s nosuchsite", ("dlio-hpc: no site 'nosuchsite'",), code=0),
+)  # fmt: skip
+# Faults of study files, and of criteria.
+IN_STUDIES = (
+    *(Mistake(f"in a study: {says}", f"dlio-submit --{kind} s.yaml -s local --dry-run", (says,), {"s.yaml": text})
+      for kind, text, says in (
+        ("study", STUDY.replace("read_threads", "threads"), "s.yaml, line 5: reader.threads=1: reader: unknown key"),
+        ("study", STUDY.replace("demo", "demoo"), "s.yaml, line 2: no workload 'demoo'"),
+        ("study", STUDY.replace("sweep", "workload: dem\n    sweep"), "s.yaml, line 5: no workload 'dem'"),
+        ("suite", STUDY + "verdict: {criteria: acceptence}\n", "s.yaml, line 6: no criteria 'acceptence'"),
+        ("study", "name: s\nworkload: demo\nparts: [a]\n", "use a mapping, such as {threads: {sweep: "),
+        ("study", STUDY.replace("[1, 2]", "1,2,4"), "; write a list in brackets: reader.read_threads: [1, 2, 4]"),
+        ("study", STUDY + "---\n" + STUDY, "the file has two documents (---); split it into two files"),
+    )),
+    Mistake("limit with its unit", "dlio-hpc accept done --criteria c.yaml",
+            ("; in MB/s and without a unit: 5000",), _criteria("min_read_MBps: 5 GB/s")),
+    Mistake("metric and limit apart", "dlio-hpc accept done --criteria c.yaml",
+            ("a limit has the name of its metric, such as min_samples_per_s: 100",),
+            _criteria("metric: samples_per_s, min: 100")),
+)  # fmt: skip
+EMPTY = {"a.darshan": ""}
+# Darshan logs and archives that are something else.
+LOGS = (
+    *(Mistake(f"empty log, in {line.split()[0]}", f"dlio-hpc {line}",
+              ("a.darshan is empty (0 bytes)", "ends in the usual way"), EMPTY, 3)
+      for line in ("darshan a.darshan", "characterize a.darshan", "similarity done a.darshan")),
+    Mistake("text of a log without its mark", "dlio-hpc darshan a.darshan", ("is the output of darshan-parser",),
+            {"a.darshan": "darshan log version: 3.41\n"}, 3),
+    Mistake("job as a log", "dlio-hpc darshan done",
+            ("dlio-runs/done is a job of dlio-hpc; dlio-hpc report dlio-runs/done shows it",)),
+    Mistake("log that is missing", "dlio-hpc similarity done nosuch.darshan",
+            ("cannot read nosuch.darshan: there is no such file",)),
+    Mistake("pattern of a shell for a log", "dlio-hpc darshan a.darshan --only '*.h5'",
+            ("for files that end in .h5, write '[.]h5$'",), EMPTY),
+    Mistake("gzip as an archive", "dlio-hpc archive list a.tar.gz",
+            ("a.tar.gz is compressed with gzip, not an archive of a job",), {"a.tar.gz": b"\x1f\x8b\x08\x00aaaa"}),
+    Mistake("history as an archive", "dlio-hpc archive verify dlio-runs/archive/history.db",
+            ("history.db is a database, such as the history of the archives, not an archive",)),
+    Mistake("empty archive", "dlio-hpc archive verify a.tar.zst", ("a.tar.zst: it is empty (0 bytes)",),
+            {"a.tar.zst": ""}, 3),
+    Mistake("import of an empty file", "dlio-hpc import u.yaml", ("u.yaml: the file is empty",), {"u.yaml": ""}),
+    Mistake("workload of dlio_benchmark as a study", "dlio-submit --study u.yaml -s local --dry-run",
+            ("u.yaml is a workload of dlio_benchmark; give it as dlio:./u.yaml",), IMPORTED),
+)  # fmt: skip
 # Failures of the system, and files whose kind is known.
 SYSTEM = (
     Mistake("program misspelt", "dlio-hpc record -o r -- pyhton train.py",
@@ -1177,7 +1356,8 @@ SYSTEM = (
 TABLES = {
     "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
-    "folders": FOLDERS, "targets": TARGETS, "variables": VARIABLES, "verbs": OF_OTHER_VERBS, "system": SYSTEM,
+    "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
+    "system": SYSTEM, "habits": HABITS, "logs": LOGS, "nothing": NOTHING, "studies": IN_STUDIES,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")

@@ -13,7 +13,9 @@ import h5py
 import pytest
 from msgspec.structs import replace
 
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
+from dlio_hpc.batch import job_record
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.core import auxiliary_files
@@ -53,10 +55,13 @@ def test_each_format_is_among_the_stored_ones() -> None:
 
 
 def _plan(folder: Path, *overrides: str) -> plan.Run:
-    small = ("dataset.files=3", "dataset.samples_per_file=5", "dataset.sample={shape: [30, 7], dtype: float32}")
-    made = workload.load("demo", (*small, *overrides))
     request = planning.Request(runs=folder / "runs", data=folder / "data")
-    return planning.make(made, site.load("local"), request).runs[0]
+    return planning.make(_demo(*overrides), site.load("local"), request).runs[0]
+
+
+def _demo(*overrides: str) -> workload.Workload:
+    small = ("dataset.files=3", "dataset.samples_per_file=5", "dataset.sample={shape: [30, 7], dtype: float32}")
+    return workload.load("demo", (*small, *overrides))
 
 
 def _generated(folder: Path, *overrides: str, complete: bool = True) -> Path:
@@ -196,7 +201,10 @@ def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
 
 def test_the_list(run: Run, tmp_path: Path) -> None:
     listed = run("dlio-hpc", "datasets", "list", "-d", "data")
-    assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/data, which does not exist\n")
+    assert (listed.code, listed.out) == (2, "")
+    assert f"no datasets in {tmp_path}/data, which does not exist" in listed.err
+    listed = run("dlio-hpc", "datasets", "list", "-s", "local")
+    assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/dlio-data, which does not exist\n")
     (tmp_path / "data").mkdir()
     listed = run("dlio-hpc", "datasets", "list", "-d", "data")
     assert (listed.code, listed.out) == (0, f"no datasets in {tmp_path}/data\n")
@@ -272,10 +280,10 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
     assert "a job is generating it" in verified.out
     verified = run("dlio-hpc", "datasets", "verify", "-d", "data", "nowhere", sound.name)
     assert verified.code == 2
-    assert "holds no dlio-dataset.json" in verified.err
+    assert f"no dataset nowhere in {sound.parent}" in verified.err
     assert "intact" in verified.out
     (tmp_path / "empty").mkdir()
-    assert run("dlio-hpc", "datasets", "verify", "-d", "empty").out == "no datasets to verify\n"
+    assert "nothing was verified" in run("dlio-hpc", "datasets", "verify", "-d", "empty").err
 
 
 def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -> None:
@@ -294,6 +302,37 @@ def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -
         (dataset_folder.lock_file(second).name, second.name)
     )
     assert verify(second, quick=False).faults == ()
+
+
+def test_a_dataset_that_a_job_reads_is_not_removed(run: Run, tmp_path: Path) -> None:
+    folder = _generated(tmp_path)
+    command = ("dlio-hpc", "datasets", "remove", "-d", "data", folder.name)
+    with dataset_folder.being_read(str(folder)), dataset_folder.being_read(str(folder)):
+        for line in (command, (*command, "--dry-run")):
+            refused = run(*line)
+            assert (refused.code, "a job is reading the dataset" in refused.err, "--force" in refused.err) == (2, 1, 1)
+        assert verify(folder, quick=False).faults == ()
+        assert run(*command, "--force", "--dry-run").code == 0
+        with dataset_folder.owned(dataset_folder.StoredDataset(str(folder), _plan(tmp_path).workload.dataset, "")):
+            pass  # a job that would generate the dataset does not wait for its readers
+    assert run(*command).code == 0
+
+
+def test_a_dataset_that_a_waiting_job_needs_is_not_removed(run: Run, tmp_path: Path) -> None:
+    folder = _generated(tmp_path)
+    made = planning.make(_demo(), site.load("slurm"), planning.Request(runs=tmp_path / "jobs", data=tmp_path / "data"))
+    job = Path(made.directory)
+    job.mkdir(parents=True)
+    rundir.write(job / rundir.PLAN, serialization.encode(made))
+    record = job_record.planned(made, "sbatch", ())
+    job_record.save(job, job_record.with_state(replace(record, batch_id="1"), "queued"))
+    command = ("dlio-hpc", "datasets", "remove", "-d", "data", folder.name)
+    refused = run(*command, "-o", "jobs")
+    assert refused.code == 2
+    assert f"job {made.job} (queued) needs the dataset {folder}" in refused.err
+    assert folder.is_dir()
+    job_record.save(job, job_record.with_state(record, "cancelled"))
+    assert run(*command, "-o", "jobs").code == 0
 
 
 def test_what_is_not_ours_is_never_removed(run: Run, tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_the_commands(tmp_path: Path, run: Run) -> None:
     assert "accept one: dlio-hpc baseline accept JOB --message" in run("dlio-hpc", "baseline", "list").err
     said = run("dlio-hpc", "baseline", "accept", "nightly-000", "--message", "before the upgrade").out
     assert said.startswith("accepted nightly-000-")
-    assert said.endswith(f" as the baseline of {TITLE}\n")
+    assert said.endswith(f" as the baseline of {TITLE} in dlio-runs/archive\n")
     first = said.split()[1]
     second = run("dlio-hpc", "baseline", "accept", "nightly-001", "--message", "after the upgrade")
     assert second.out.endswith(f", in place of {first}\n")

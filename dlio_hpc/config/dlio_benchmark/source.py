@@ -98,6 +98,8 @@ def read(path: Path, overrides: tuple[str, ...] = ()) -> SourceWorkload:
     ConfigError if the file is not a workload of dlio_benchmark.
     """
     data = serialization.read_yaml(path)
+    if data is None:
+        raise ConfigError(f"{path}: the file is empty; give a workload of dlio_benchmark")
     outside: tuple[str, ...] = ()
     if isinstance(data, dict) and isinstance(data.get("workload"), dict):
         data, outside = _one_level(data, path)

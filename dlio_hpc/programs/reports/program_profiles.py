@@ -102,6 +102,8 @@ def _located(name: str, path: Path, run: str | None, only: str | None) -> Profil
         raise ConfigError(f"{path} is a study of several jobs; give the directory or archive of one of them")
     if path.is_dir() or path.name.endswith(archive.SUFFIX):
         return _of_job(path, run)
+    if not path.exists() and name.endswith(log_files.SUFFIX):
+        raise ConfigError(f"cannot read {name}: there is no such file")
     if not path.exists():
         raise ConfigError(
             f"{unknown(path)}; you can also give a Darshan log, a folder of logs, a YAML file of profiles, or the name "
@@ -144,6 +146,8 @@ def _of_job(path: Path, run: str | None) -> Profile:
     chosen = _chosen(outcome, path, run)
     fault = job_outcome.run_fault(outcome, chosen)
     has_metrics = chosen.result is not None and chosen.result.summary is not None
+    if fault is not None and not outcome.job.ended and not has_metrics:
+        raise Incomplete(f"{fault}; wait for its end (dlio-hpc wait {path})")
     if fault is not None and not (isinstance(fault, Incomplete) and has_metrics):
         raise fault
     with job_outcome.evidence(path, outcome) as recorded:
