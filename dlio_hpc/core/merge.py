@@ -307,15 +307,14 @@ def _file_operations(merged: Merged, opens: int, wall_s: float) -> dict[str, Any
     """Return the fields of a summary about openings and closings of files. If a library opens files and does not tell
     how long it takes, the fields on latency are None. opens: number of openings, timed or not.
     """
-    timed = int(merged.histograms[:, distributions.OPEN].sum())
-    if not opens or timed != opens:
-        return {"opens_per_s": opens / wall_s if opens else None}
+    per_s = opens / wall_s if opens else None
+    is_timed = opens and int(merged.histograms[:, distributions.OPEN].sum()) == opens
     read_s, *handled_s = merged.sums[..., 0].sum(axis=0).tolist()
     return {
-        "opens_per_s": opens / wall_s,
-        "open_latency_s": _latency(merged, distributions.OPEN),
-        "close_latency_s": _latency(merged, distributions.CLOSE),
-        "metadata_fraction": sum(handled_s) / (read_s + sum(handled_s)),
+        "opens_per_s": per_s,
+        "open_latency_s": _latency(merged, distributions.OPEN) if is_timed else None,
+        "close_latency_s": _latency(merged, distributions.CLOSE) if is_timed else None,
+        "metadata_fraction": sum(handled_s) / (read_s + sum(handled_s)) if is_timed else None,
     }
 
 

@@ -15,7 +15,7 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.dataset import dataset_folder, dataset_tree
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
-from dlio_hpc.dataset.dataset_tree import Batch
+from dlio_hpc.dataset.dataset_tree import NameBatch
 from dlio_hpc.files import rundir, safe_folders
 
 R = TypeVar("R")
@@ -112,7 +112,7 @@ def _looked(known: Fingerprint | None, root: int) -> Look:
     return Look(files, size, tuple(foreign))
 
 
-def _look_at(root: int, dataset: Dataset | None, batch: Batch) -> Look:
+def _look_at(root: int, dataset: Dataset | None, batch: NameBatch) -> Look:
     """Look at some files. A file of another user is foreign, unless the folder of the dataset is shared with a
     group.
     """
@@ -136,7 +136,7 @@ def _look_at(root: int, dataset: Dataset | None, batch: Batch) -> Look:
     return Look(files, size, tuple(foreign))
 
 
-def _mapped(function: Callable[[Batch], R], root: int, known: Fingerprint | None) -> Iterator[R]:
+def _mapped(function: Callable[[NameBatch], R], root: int, known: Fingerprint | None) -> Iterator[R]:
     """Yield the result of the function for all names in the folders of a dataset, some names at a time. Several
     processes call the function if the dataset has many files.
     """
@@ -180,7 +180,7 @@ def _remove_files(root: int, known: Fingerprint | None, progress: CountedProgres
     return removed
 
 
-def _remove_batch(root: int, dataset: Dataset | None, batch: Batch) -> int:
+def _remove_batch(root: int, dataset: Dataset | None, batch: NameBatch) -> int:
     """Remove some sample files and auxiliary files. Return their number."""
     is_named = dataset_folder.names_of(dataset)
     with dataset_tree.opened(root, batch.path) as folder:

@@ -81,14 +81,14 @@ def strangers(root: int, dataset: Dataset | None) -> Iterator[str]:
                     yield os.path.join(folder.path, entry.name)
 
 
-class Batch(NamedTuple):
+class NameBatch(NamedTuple):
     """Some of the names in a folder of a dataset. path: path of the folder, relative to the dataset's folder."""
 
     path: str
     names: list[str]
 
 
-def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[Batch]:
+def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch]:
     """Yield all names in the folders of a dataset except the names of its subfolders, at most `most` at a time."""
     for folder in folders(root, dataset):
         names = []
@@ -97,10 +97,10 @@ def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[Batch]:
                 if entry.name not in folder.inner:
                     names.append(entry.name)
                 if len(names) == most:
-                    yield Batch(folder.path, names)
+                    yield NameBatch(folder.path, names)
                     names = []
         if names:
-            yield Batch(folder.path, names)
+            yield NameBatch(folder.path, names)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ _PARTIAL = {
     ("reports/study_rows.py", "checkpoint_write_MBps wall_s"): "metrics of checkpoints with a column of their own",
     ("results/metrics.py", "1/s share x"): "units that an axis writes in another way",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
+    ("reports/bottleneck.py", "cached unknown"): "origins of bytes that are not storage",
     ("reports/advice.py", "pytorch tensorflow"): "loaders with a name of their own",
     ("programs/characterize/candidates.py", "bytes"): "a chunk that is given by its size",
     ("programs/files/library_marks.py", "hdf5 npz tfrecord"): "formats with a header",
