@@ -301,7 +301,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_left_out(run, summary),
         ("read", read),
         ("I/O time", _io_time(summary)),
-        *_metadata(summary, run.run.workload),
+        *_metadata(run, summary),
         *_own_cost(summary, run.run.workload),
         *_storage(run),
         *probe_facts(run, summary),
@@ -315,8 +315,10 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 _MUCH_METADATA = 0.2
 
 
-def _metadata(summary: Summary, workload: Workload) -> Iterator[tuple[str, str]]:
-    """Yield a fact about the opens and closes of files. It has advice if they take much of the time of I/O."""
+def _metadata(run: RunOutcome, summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield a fact about the opens and closes of files. It has advice if they take much of the time of I/O and bytes
+    came from storage. If files are in memory, the node itself may answer opens, and advice could be wrong.
+    """
     if summary.opens_per_s is None:
         return
     rate = f"{summary.opens_per_s:,.0f} opens/s"
@@ -325,13 +327,18 @@ def _metadata(summary: Summary, workload: Workload) -> Iterator[tuple[str, str]]
         return
     share = f"opens and closes take {100 * summary.metadata_fraction:.0f} % of the time in opens, closes and reads"
     advice = ""
-    if summary.metadata_fraction >= _MUCH_METADATA and workload.dataset.existing is None:
+    is_much = summary.metadata_fraction >= _MUCH_METADATA
+    is_of_storage = run.storage is not None and run.storage.outcome() == "storage"
+    workload = run.run.workload
+    if is_much and not is_of_storage:
+        advice = "; files were in memory, so this may be the time of the node and not of the file system"
+    elif is_much and workload.dataset.existing is None:
         folders = "" if workload.dataset.subfolders else ", subfolders (dataset.subfolders)"
         advice = (
             f". To reduce it: more samples in a file (dataset.samples_per_file, TFRecord){folders}; on Lustre, "
             "Data-on-MDT for small files, or more MDTs (site.layout)"
         )
-    elif summary.metadata_fraction >= _MUCH_METADATA:
+    elif is_much:
         advice = ". To reduce it: larger files with more samples, such as TFRecord files or tar shards"
     yield "metadata", f"{share}; {rate}{advice}"
 

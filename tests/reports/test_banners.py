@@ -289,6 +289,8 @@ def test_opens_and_closes_are_a_bottleneck_of_their_own(
         f"opens and closes take {100 * fraction:.0f} % of the time in opens, closes and reads; 500 o"
     )
     assert "subfolders (dataset.subfolders); on Lustre, Data-on-MDT" in fact
+    cached = _job(tmp_path / "cached", [100.0], "cached").runs[-1]
+    assert dict(job_rows.facts(cached, summary))["metadata"].endswith("the time of the node and not of the file system")
     few, unknown = (structs.replace(summary, metadata_fraction=known) for known in (0.1, None))
     assert dict(job_rows.facts(outcome.runs[-1], few))["metadata"].endswith("; 500 opens/s")
     assert "is not known, because a library" in dict(job_rows.facts(outcome.runs[-1], unknown))["metadata"]
