@@ -45,7 +45,16 @@ _OF_FILES = {
 }  # fmt: skip
 # Keys that are made up, a key that is known where they are written, and what to write.
 _LIMIT = "a limit has the name of its metric, such as min_samples_per_s: 100 or max_read_p99: 50ms; "
-_ADVICE = dict.fromkeys(("metric", "min", "max", "limit", "value"), ("min_samples_per_s", _LIMIT))
+_ADVICE = {
+    **dict.fromkeys(("metric", "min", "max", "limit", "value"), ("min_samples_per_s", _LIMIT)),
+    **dict.fromkeys(
+        ("every_epochs", "epochs", "interval", "frequency"),
+        (
+            "every_steps",
+            "a checkpoint is written after every epoch unless every_steps is set: checkpoint.every_steps=N; ",
+        ),
+    ),
+}
 # MB/s in other units of rates, at the end of a key.
 _IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
 # Formats of images, which are not generated.
@@ -180,6 +189,11 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
             return (
                 f"found {plainly(value)}; use raw for generated files of this size, or read existing images with "
                 f"--existing '*.{value}'; formats: {', '.join(choices)}"
+            )
+        if value == "mpirun" and "hydra" in choices:
+            return (
+                "found mpirun, which is a command; kind is its MPI library (mpirun --version): openmpi for Open MPI, "
+                f"hydra for MPICH and Intel MPI; kinds: {', '.join(choices)}"
             )
         return f"found {plainly(value)}; {name_hint(value, choices, _SIMILAR_CHOICE)}use {wanted(kind, example)}"
     most = " and at most 2^53" if isinstance(value, int) and value > _LARGEST else ""

@@ -72,6 +72,7 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
     yield from _limits(plans)
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(plans))
+    yield from _guarded("space for checkpoints", lambda: _checkpoint_space(plans))
     yield from _guarded("datasets", lambda: _datasets(plans))
     for folder in made.folders:
         yield from _storage(made.site, folder, [run.stored for run in needed if run.data == folder])
@@ -214,6 +215,12 @@ def _datasets(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
 
 def _space(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:
     yield PreflightFinding("ok", "space", dataset_folder.check_space(needed, filesystem.existing(Path(folder))))
+
+
+def _checkpoint_space(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
+    """Check that the checkpoints of models fit on their file system. Other checkpoints are small."""
+    texts = {text for made in plans for run in made.runs if (text := cost.require_space(run, made.ranks))}
+    yield from (PreflightFinding("ok", "space for checkpoints", text) for text in sorted(texts))
 
 
 def _quota(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:

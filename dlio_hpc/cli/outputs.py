@@ -32,7 +32,7 @@ class _OutputType(PathType):
     """
 
     def __init__(self, *suffixes: str, is_folder_allowed: bool = False) -> None:
-        super().__init__(path_type=Path, readable=False)
+        super().__init__(path_type=Path, readable=False, writable=True)
         self.suffixes, self.is_folder_allowed = suffixes, is_folder_allowed
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

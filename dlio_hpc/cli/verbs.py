@@ -29,7 +29,7 @@ class PathType(click.Path):
                 "the path is empty, perhaps because a variable is not set; for this directory, give .", param, ctx
             )
         try:
-            url.refuse(str(value))
+            url.refuse(str(value), self.writable)
         except ValueError as fault:
             self.fail(str(fault), param, ctx)
         return super().convert(value, param, ctx)

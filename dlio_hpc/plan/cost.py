@@ -163,14 +163,14 @@ def _kept(run: Run) -> int:
     return 0 if keys is None else min(keys.keep, _checkpoints(run))
 
 
-def require_space(run: Run, ranks: int) -> None:
-    """Raise ConfigError if the run has checkpoint.model, and the checkpoints that it stores do not fit on their file
-    system. Other checkpoints are small and are not checked. If the disk fills up, the run ends with the error of the
-    write.
+def require_space(run: Run, ranks: int) -> str:
+    """Return a message that states how much space the checkpoints that a run stores need, and how much is free. The
+    message is empty if the run has no checkpoint.model, because other checkpoints are small and are not checked.
+    Raise ConfigError if the checkpoints do not fit on their file system.
     """
     checkpoint = run.workload.checkpoint
     if checkpoint is None or checkpoint.model is None:
-        return
+        return ""
     folder = filesystem.existing(Path(run.outputs))
     free, wanted = filesystem.free(folder), _kept(run) * _checkpoint(run, ranks)
     if free < wanted:
@@ -178,6 +178,7 @@ def require_space(run: Run, ranks: int) -> None:
             f"{units.counted(_kept(run), 'checkpoint')} need {units.format_size(wanted)}, but {folder} has "
             f"{units.format_size(free)} free; choose another --data, a smaller --dataset-size or checkpoint.keep"
         )
+    return f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
 
 
 def _read_again(run: Run, ranks: int, saved: int) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.base.counted_progress import Report
-from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun
+from dlio_hpc.base.errors import ConfigError, DlioError, Incomplete, InvalidRun, name_hint
 from dlio_hpc.batch.job_record import unknown
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import archive as archives
@@ -47,6 +47,12 @@ class Selection(NamedTuple):
 def folder(archive: Path | None, runs: Path) -> Path:
     """Return the folder of the archives. Raise ConfigError if it does not exist, or is a folder of another kind."""
     path = archive or runs / "archive"
+    if archive is None and not runs.is_dir():
+        names = sorted(other.name for other in runs.parent.iterdir()) if runs.parent.is_dir() else []
+        raise ConfigError(
+            f"the folder of jobs {runs} does not exist; {name_hint(runs.name, names)}give the folder of jobs with "
+            "-o/--runs, or the folder of archives with --archive"
+        )
     if not path.is_dir():
         raise ConfigError(f"{path} is not a folder of archives; give the folder with --archive")
     folder_kinds.refuse_other(path, "archives", "--archive")

@@ -614,7 +614,7 @@ YAML = (
     Mistake(
         "launcher of a site",
         OWN + " -S site.launcher.kind=mpirun",
-        ("launcher.kind: found 'mpirun'; use one of: mpiexec",),
+        ("launcher.kind: found mpirun, which is a command; kind is its MPI library",),
         _site(""),
     ),
     Mistake(
@@ -1071,6 +1071,12 @@ LINES = (
             ("use raw for generated files of this size, or read existing images with --existing '*.jpeg'",)),
     Mistake("nodes of this computer", DEMO + "-N 2", ("use --ppn for more ranks, or -s for a site with more nodes",)),
     Mistake("folder of jobs misspelt", "dlio-hpc status -o run", ("no jobs in run, which does not exist",)),
+    Mistake("history of a folder of jobs misspelt", "dlio-hpc history -o run",
+            ("the folder of jobs run does not exist; did you mean 'runs'?",), {"runs/x": ""}),
+    Mistake("address of a database", "dlio-hpc history --influx http://localhost:8086/write",
+            ("this option writes a file: give a path, or - and pipe the output to a client",)),
+    Mistake("checkpoints by epochs", DEMO + "-S checkpoint.every_epochs=1",
+            ("a checkpoint is written after every epoch unless every_steps is set",)),
     Mistake("collect of a folder", "dlio-hpc collect empty",
             ("empty is not a job directory: give the name of a job, see dlio-hpc status",), {"empty/x": ""}),
     Mistake("report of datasets", "dlio-hpc report data", ("data is a folder of datasets",),

@@ -111,7 +111,7 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
     profile = shipped.find(shipped.SITES, "local").read_text()
     path = tmp_path / "mine.yaml"
     for old, new, message in (
-        ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found 'mpirun'; use one of: mpiexec, hydra"),
+        ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found mpirun, which is a command; kind is its MPI library"),
         ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: found 0; use a whole number of at least 1"),
         ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: found '1:00:99'; use a time limit"),
         ("environment: {}", "environment: {'a b': 1}", "environment"),
