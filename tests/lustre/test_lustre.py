@@ -347,7 +347,7 @@ class Machine:
         (folder / "python" / "sitecustomize.py").write_text(_SITECUSTOMIZE.format(mount=str(self.mount)))
         standin.install(folder / "bin", self.state, mount=self.mount, **policy)
         self._run = run
-        self._environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PYTHONPATH": f"{folder}/python"}
+        self._environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PYTHONPATH": f"{folder}/python:{ROOT}"}
 
     def run(self, *arguments: object) -> Any:
         return self._run(*arguments, **self._environment)

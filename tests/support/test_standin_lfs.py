@@ -296,14 +296,13 @@ def test_subdirectories_get_the_default_so_many_levels_down(site: Make, levels: 
     assert [int(one["lmv_stripe_count"]) for one in shown] == [*counts, 0, 0]
 
 
-def test_there_are_never_more_stripes_than_mdts(site: Make) -> None:
+def test_there_are_never_more_stripes_than_mdts(tmp_path: Path) -> None:
     for mdts, asked, count in ((3, 8, 3), (3, -1, 3), (1, 8, 0), (1, 1, 1), (3, 1, 1)):
-        here = Site(site().mount / f"{mdts}{asked}", mdts=mdts)
+        here = Site(tmp_path / f"{mdts}{asked}", mdts=mdts)
         here.says("mkdir", "-c", asked, here.data / "new")
         assert _on_mdts(here.says("getdirstripe", "-y", here.data / "new"))["lmv_stripe_count"] == str(count)
-    assert [row.split()[0] for row in Site(site().mount / "x", mdts=2).says("df", here.mount).splitlines()[1:3]] == [
-        "lus-MDT0000_UUID", "lus-MDT0001_UUID",
-    ]  # fmt: skip
+    rows = here.says("df", here.data).splitlines()
+    assert [row.split()[0] for row in rows[1:4]] == [f"lus-MDT000{number}_UUID" for number in range(3)]
 
 
 @pytest.mark.parametrize(
