@@ -66,7 +66,7 @@ def _density(t: float, df: float) -> float:
 
 
 def _upper_tail(t: float, df: float) -> float:
-    """Return the probability that a value exceeds `t`, which is not negative."""
+    """Return the probability that a value of the distribution exceeds `t`. `t` must not be negative."""
     if not df > 0:
         raise ValueError(f"degrees of freedom must be above 0: {df}")
     if df >= _MANY or t == 0:

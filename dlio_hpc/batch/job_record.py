@@ -21,10 +21,10 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state of a job, and the time (UTC) at which it was first observed. If the script of the job wrote exit_status,
-    the end of the job has the time of this file instead. text: newest name of the state in the batch system, such as
-    the reason why a job waits. suspended: whether the job stood still. text_since: time (UTC) at which `text` was first
-    observed; empty if it was observed together with the state.
+    """A state of a job, and the time (UTC) at which it was first observed. If the job script wrote exit_status, the
+    time of the end is the time of that file. text: newest name of the state in the batch system, such as the reason why
+    a job waits. suspended: whether the job was suspended. text_since: time (UTC) at which `text` was first observed;
+    empty if it was observed together with the state.
     """
 
     state: State

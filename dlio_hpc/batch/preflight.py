@@ -25,7 +25,7 @@ from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.batch.submit import check_commands, check_datasets, submit, unwritable_folders
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind
-from dlio_hpc.config.lustre_layout import Layout
+from dlio_hpc.config.lustre_layout import Directories, Layout
 from dlio_hpc.config.site import Remote, Site
 from dlio_hpc.darshan import setup as darshan
 from dlio_hpc.darshan import verdict_file
@@ -199,11 +199,28 @@ def _targets(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
         return
     for pool in filter(None, lustre_layout.pools(asked)):
         yield PreflightFinding("ok", "pool", f"{pool} has {lfs.pool_size(file_system.fsname, pool)} targets")
+    if asked.directories is not None:
+        yield from _mdts(asked.directories, folder)
     most = max((part.stripe_count or 0 for part in (asked.components or (asked,))), default=0)
     if most > len(targets) and not asked.overstripe:
         raise ConfigError(
             f"layout: {most} stripes are requested, but the file system has {len(targets)} targets; lower stripe_count"
         )
+
+
+def _mdts(asked: Directories, folder: str) -> Iterator[PreflightFinding]:
+    """Check that the file system has the metadata targets that the layout of directories names. Lustre itself takes
+    fewer targets, without an error.
+    """
+    targets = lfs.targets(filesystem.existing(Path(folder)), "MDT")
+    have = f"the file system has {counted(len(targets), 'MDT')}"
+    if asked.count > len(targets):
+        raise ConfigError(
+            f"layout: directories {lustre_layout.mdts(asked.count)} are requested, but {have}; lower directories.count"
+        )
+    if asked.index is not None and asked.index not in {target.number for target in targets}:
+        raise ConfigError(f"layout: directories.index is {asked.index}, but {have}, and none has this number")
+    yield PreflightFinding("note", "MDTs", f"{have}. {lfs.PERMISSION}")
 
 
 def _datasets(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:

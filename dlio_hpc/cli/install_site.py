@@ -253,7 +253,9 @@ def _install(prefix: Path, files: Sequence[SiteFile], force: bool) -> Iterator[P
 
 
 def _recorded(record: Path) -> dict[str, str]:
-    """Return the digest of each file that was written before, by its path relative to the prefix."""
+    """Return the digests that an earlier install-site recorded, as a mapping from path (relative to the prefix) to
+    digest.
+    """
     try:
         lines = record.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,7 +1,9 @@
-"""A Lustre layout: the striping of a dataset's files, which a site profile or a user sets. See lfs-setstripe(1)."""
+"""A Lustre layout: the striping of a dataset's files and directories, which a site profile or a user sets. See
+lfs-setstripe(1) and lfs-setdirstripe(1).
+"""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -9,9 +11,12 @@ from dlio_hpc.base import units
 
 _UNIT = 64 * 1024
 _MOST_STRIPES, _LONGEST_POOL = 2000, 15
+_MOST_LEVELS = 250
 
 Count = Annotated[int, Meta(ge=-1)]
 Index = Annotated[int, Meta(ge=0)]
+Levels = Annotated[int, Meta(ge=-1, le=_MOST_LEVELS)]
+Hash = Literal["crush", "fnv_1a_64", "all_char"]
 Version = tuple[int, ...]
 
 
@@ -42,8 +47,32 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a component on the metadata server has no stripes and no pool")
 
 
+class Directories(Struct, frozen=True, forbid_unknown_fields=True):
+    """Layout of the folder of a generated dataset on the metadata targets (MDTs) of the file system. For users other
+    than root, Lustre needs the permission mdt.*.enable_remote_dir_gid on its servers.
+    """
+
+    count: Count = 1
+    """Number of MDTs that hold the entries of the folder; -1: all. Example: 4"""
+    index: Index | None = None
+    """Index of the first MDT; null: Lustre chooses it. Example: 0"""
+    hash: Hash | None = None
+    """Hash function that assigns names of entries to MDTs; null: the default of the file system. Example: crush"""
+    inherit: Levels = 0
+    """Levels of subfolders that get the same layout; -1: all levels. 0: Lustre chooses the layout of subfolders.
+    Example: 2"""
+
+    def __post_init__(self) -> None:
+        if self.count == 0 or self.count > _MOST_STRIPES:
+            raise ValueError(f"count must be 1 to {_MOST_STRIPES}, or -1 for all MDTs, not {self.count}")
+        if self.count == 1 and self.hash is not None:
+            raise ValueError("hash needs a count of 2 or more, or -1")
+
+
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """Layout of the files of a generated dataset: plain striping, or components of a progressive file layout (PFL)."""
+    """Layout of a generated dataset. For its files: plain striping, or components of a progressive file layout (PFL).
+    For its folder: `directories`.
+    """
 
     stripe_count: Count | None = None
     """Number of stripes; -1: one on every storage target. Example: 8"""
@@ -57,13 +86,23 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
     """Allow several stripes on one target."""
     components: tuple[Component, ...] = ()
     """Components of a progressive file layout; replaces the keys of plain striping."""
+    directories: Directories | None = None
+    """Layout of the dataset's folder on metadata targets; null: not set. Example: {count: 4, inherit: 2}"""
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether the layout sets the striping of files."""
+        return bool(self.components) or self._is_plain
+
+    @property
+    def _is_plain(self) -> bool:
+        stripes = (self.stripe_count, self.stripe_size, self.stripe_index, self.pool)
+        return any(value is not None for value in stripes) or self.overstripe
 
     def __post_init__(self) -> None:
-        stripes = (self.stripe_count, self.stripe_size, self.stripe_index, self.pool)
-        is_striped = any(value is not None for value in stripes) or self.overstripe
-        if self.components and is_striped:
+        if self.components and self._is_plain:
             raise ValueError("components replace plain striping; remove the other keys of the layout")
-        if not self.components and not is_striped:
+        if not self.is_of_files and self.directories is None:
             raise ValueError("the layout is empty; write layout: null for the file system's default")
         check_stripes(self.stripe_count, self.stripe_size, self.pool)
         if self.overstripe and (self.stripe_count is None or self.stripe_count < 1):
@@ -101,6 +140,24 @@ def pools(layout: Layout) -> set[str | None]:
     return {part.pool for part in layout.components} if layout.components else {layout.pool}
 
 
+def commands(layout: Layout, folder: str) -> list[list[str]]:
+    """Return the commands that create `folder` with the layout."""
+    made: list[list[str]] = []
+    if (directories := layout.directories) is not None:
+        made.append(["lfs", "mkdir", *_on_mdts(directories), folder])
+        if directories.inherit:
+            levels = ["--max-inherit", str(directories.inherit)]
+            made.append(["lfs", "setdirstripe", "-D", *_on_mdts(directories), *levels, folder])
+    if layout.is_of_files:
+        made.append(["lfs", "setstripe", *arguments(layout), folder])
+    return made
+
+
+def _on_mdts(directories: Directories) -> list[str]:
+    index = [] if directories.index is None else ["-i", str(directories.index)]
+    return ["-c", str(directories.count), *index, *([] if directories.hash is None else ["-H", directories.hash])]
+
+
 def arguments(layout: Layout) -> list[str]:
     """Return the options of `lfs setstripe` for the layout. Sizes are written in bytes, because the meaning of small
     numbers without a unit differs between versions.
@@ -136,10 +193,39 @@ def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
         yield "mdt (DoM)", (2, 11)
     if layout.overstripe:
         yield "overstripe", (2, 13)
+    if (directories := layout.directories) is not None:
+        yield "directories", (2, 12)
+        if directories.hash == "crush":
+            yield "directories.hash: crush", (2, 14)
+        if directories.inherit:
+            yield "directories.inherit", (2, 15)
 
 
 def describe(layout: Layout) -> str:
     """Return a description of the layout in one line, such as "48 stripes of 1 MiB"."""
+    folder = "" if layout.directories is None else f"folder {_describe_folder(layout.directories)}"
+    return ", ".join(filter(None, (_describe_files(layout) if layout.is_of_files else "", folder)))
+
+
+def _describe_folder(directories: Directories) -> str:
+    extras = [
+        "" if directories.index is None else f"from MDT {directories.index}",
+        "" if directories.hash is None else f"hash {directories.hash}",
+        {0: "", -1: "inherited by all subfolders"}.get(
+            directories.inherit, f"inherited by {units.counted(directories.inherit, 'level')} of subfolders"
+        ),
+    ]
+    return ", ".join(filter(None, (mdts(directories.count), *extras)))
+
+
+def mdts(count: int) -> str:
+    """Return a phrase for the number of MDTs of a directory. count: -1 for all MDTs; 0 for a directory without
+    stripes, which is on one MDT.
+    """
+    return "on all MDTs" if count == -1 else f"on {units.counted(max(count, 1), 'MDT')}"
+
+
+def _describe_files(layout: Layout) -> str:
     if layout.components:
         return ", then ".join(f"{_describe(part)} {_until(part)}" for part in layout.components)
     extras = [

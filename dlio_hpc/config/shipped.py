@@ -29,9 +29,9 @@ _SIGNS = {
     WORKLOADS: ({"dataset", "reader", "checkpoint"}, "a workload; dlio-submit runs it"),
     SITES: ({"scheduler", "launcher"}, "a site profile; --site of dlio-submit takes it"),
     SUITES: ({"verdict"}, "a suite; --suite of dlio-submit takes it"),
-    STUDIES: ({"parts", "sweep"}, "a study; --study of dlio-submit takes it"),
+    STUDIES: ({"parts", "sweep"}, "a study; give it to dlio-submit with --study"),
     REFERENCES: ({"profiles"}, "a file of reference profiles; dlio-hpc similarity takes it"),
-    CRITERIA: ({"criteria"}, "a file of criteria; --criteria of dlio-hpc accept takes it"),
+    CRITERIA: ({"criteria"}, "a file of criteria; give it to dlio-hpc accept with --criteria"),
 }
 # Keys of workload files of dlio_benchmark only.
 _FOREIGN = {"framework", "workflow"}

@@ -82,7 +82,7 @@ def first_step(merged: Merged) -> float:
 def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
     group.attrs["about"] = (
         "axes: rank, epoch, step. Times are in seconds; start is the time since the run's first step. NaN, or 0 in "
-        "samples and bytes, means that time ran out before the step"
+        "samples and bytes, means that the step was not run because time ran out"
     )
     for name, column in _columns(merged):
         group.create_dataset(name, data=_table(column, run.steps_per_epoch), **_PACKED)

@@ -1,6 +1,7 @@
 """Fingerprints of datasets, and the names of their folders."""
 
 import hashlib
+from typing import Any
 
 from msgspec import structs
 
@@ -25,8 +26,15 @@ def of(dataset: Dataset, layout: Layout | None = None) -> str:
         if stored[key] is None:
             del stored[key]  # datasets generated before this key existed keep their fingerprints
     del stored["existing"]
-    parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
+    parts = [_CONTENT, stored, auxiliary_files, *([] if layout is None else [_stored_layout(layout)])]
     return hashlib.sha256(serialization.encode(parts)).hexdigest()[:12]
+
+
+def _stored_layout(layout: Layout) -> dict[str, Any]:
+    stored: dict[str, Any] = serialization.plain(layout)
+    if stored["directories"] is None:
+        del stored["directories"]  # layouts from before this key existed keep their fingerprints
+    return stored
 
 
 def folder_name(dataset: Dataset, layout: Layout | None = None) -> str:

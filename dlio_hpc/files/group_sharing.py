@@ -149,8 +149,8 @@ def _files(folder: Path, above: int, refused: list[str]) -> Iterator[_Part]:
         try:
             if (links := os.fstat(descriptor).st_nlink) > 1:
                 refused.append(
-                    f"{path} has {links} links, so it may be a file outside of the archives: it is left as it is; "
-                    "if it is an archive, replace it by a copy of itself, otherwise remove this link"
+                    f"{path} has {links} hard links, so it may also be a file outside of the archives; it was not "
+                    "changed. If it is an archive, replace it by a copy of itself; otherwise remove this link"
                 )
                 continue
             written = stat.S_IRGRP | (stat.S_IWGRP if name in _WRITTEN else 0)

@@ -105,7 +105,7 @@ VOIDED: dict[str, Voided] = {
     MEMORY_DEVICE: Voided(_ALL, "the file system is on a block device in memory"),
     UNKNOWN_DEVICE: Voided(_ALL, "the block devices of the file system are unknown"),
     ELSEWHERE: Voided(_ALL, "some files are on another file system than their folder"),
-    MOVED: Voided(_ALL, "another file system was mounted, or this one in another way, during the run"),
+    MOVED: Voided(_ALL, "during the run, another file system was mounted, or this one was mounted in another way"),
     FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
     SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),
     NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library or a filter of system calls replaces fsync"),
@@ -142,7 +142,7 @@ def is_compressed(facts: Collection[str]) -> bool:
 
 
 def of(kind: str, facts: Collection[str] = ()) -> Proofs:
-    """Return the evidence that is valid on a file system of this kind with these facts."""
+    """Return which evidence that bytes came from storage is valid on a file system of this kind, with these facts."""
     is_user_space = kind.startswith("fuse") or kind == "virtiofs"
     proofs = TABLE.get(kind, _UNLISTED_FUSE if is_user_space else _UNLISTED)
     void = {proof for row in map(_voided, facts) if row is not None for proof in row.proofs}

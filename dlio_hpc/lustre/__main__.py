@@ -4,7 +4,9 @@
 
 import argparse
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -79,7 +81,8 @@ def _refuse(directory: Path, name: str, record: Record) -> None:
 
 def _with_folder(record: Record, run: Run) -> Record:
     """Return the record with two additions: the version of lfs, and the layout that new files get in the dataset's
-    folder. If the folder does not exist, the layout of its nearest existing parent folder is taken.
+    folder. If the folder does not exist, the layout of its nearest existing parent folder is taken. If a layout of
+    directories is requested and the folder exists, its layout on the metadata targets is added.
     """
     try:
         client = lfs.version()
@@ -91,7 +94,11 @@ def _with_folder(record: Record, run: Run) -> Record:
             f"{fault}, so no layout can be set; make lfs available in the site's setup, or request no layout: "
             "-S site.layout=null"
         ) from fault
-    return replace(record, lfs=".".join(map(str, client)), directory=folder)
+    record = replace(record, lfs=".".join(map(str, client)), directory=folder)
+    if record.asked is None or record.asked.directories is None or not os.path.isdir(run.dataset):
+        return record
+    layout, default = lfs.directory_layout(run.dataset), lfs.default_directory_layout(run.dataset)
+    return replace(record, folder=layout, new_subfolders=default)
 
 
 def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ...]:
@@ -99,17 +106,21 @@ def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ..
     the requested one. Raise ConfigError if the folder belongs to another user.
     """
     folder = Path(run.dataset)
+    is_old = folder.exists()
     lfs.check_version(asked, lfs.version())
     _check_pools(record, asked)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lfs.make_folder(folder, asked)
+        folder.mkdir(exist_ok=True)
     except OSError as fault:
         raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
     dataset_folder.check_mine(run.stored)
     lfs.set_layout(folder, asked)
-    actual = lfs.folder_layout(folder)
-    differences = readback.differences(asked, actual, _available(record, asked), is_file=False)
-    return tuple(f"{folder}: {difference}" for difference in differences)
+    faults = tuple(_folder_faults(_with_folder(record, run), asked))
+    if faults and is_old and asked.directories is not None:
+        faults += ("the folder existed before the job, and an existing folder keeps its MDTs: remove it",)
+    return faults
 
 
 def _check_pools(record: Record, asked: lustre_layout.Layout) -> None:
@@ -129,10 +140,17 @@ def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
     if len(pools) > 1:
         return None
     (pool,) = pools
-    if pool is not None:
-        return lfs.pool_size(record.file_system.fsname, pool)
+    return _targets(record, "OST") if pool is None else lfs.pool_size(record.file_system.fsname, pool)
+
+
+def _mdts(record: Record) -> int | None:
+    """Return the number of metadata targets of the file system. Return None if it is unknown."""
+    return _targets(record, "MDT")
+
+
+def _targets(record: Record, kind: Literal["OST", "MDT"]) -> int | None:
     try:
-        targets = lfs.targets(Path(record.path).parent)
+        targets = lfs.targets(Path(record.path).parent, kind)
         return None if any(target.flags == lfs.DOWN for target in targets) else len(targets)
     except Unanswered:
         return None
@@ -163,6 +181,8 @@ def _with_files(record: Record, run: Run) -> Record:
     ]
     layouts = {path: lfs.file_layout(path) for path in paths}
     parts = list(layouts.values())
+    asked = record.asked
+    subfolders = _subfolders(run, paths) if asked is not None and asked.directories is not None else {}
     return replace(
         record,
         files=files,
@@ -170,25 +190,57 @@ def _with_files(record: Record, run: Run) -> Record:
         layouts=layout_record.kinds(parts),
         stripes=layout_record.stripes(parts),
         targets=layout_record.targets(layouts),
-        faults=tuple(_faults(record, layouts)) if record.asked else (),
+        subfolders=layout_record.folder_kinds(list(subfolders.values())),
+        faults=tuple(_faults(record, asked, layouts, subfolders)) if asked else (),
     )
 
 
-def _faults(record: Record, layouts: dict[str, lfs.LayoutComponents]) -> list[str]:
-    """Return how the layout of the folder and the layouts of the files differ from the requested layout."""
-    asked = record.asked
-    assert asked is not None
+def _subfolders(run: Run, paths: Sequence[str]) -> dict[str, lfs.DirectoryLayout]:
+    """Return the layouts of all folders between the dataset's folder and the files at `paths`."""
+    relative = [Path(path).relative_to(run.dataset) for path in paths]
+    folders = dict.fromkeys(str(folder) for path in relative for folder in path.parents[:-1])
+    return {folder: lfs.directory_layout(Path(run.dataset, folder)) for folder in folders}
+
+
+def _faults(
+    record: Record,
+    asked: lustre_layout.Layout,
+    layouts: dict[str, lfs.LayoutComponents],
+    subfolders: dict[str, lfs.DirectoryLayout],
+) -> Iterator[str]:
+    """Yield how the layouts of the folder, of its subfolders and of the files differ from the requested layout."""
+    yield from _folder_faults(record, asked)
     available = _available(record, asked)
-    faults = []
+    files = {path: readback.differences(asked, parts, available, is_file=True) for path, parts in layouts.items()}
+    yield from _example(files, "files")
+    if (wanted := asked.directories) is not None:
+        mdts = _mdts(record)
+        folders = {
+            folder: readback.directory_differences(wanted, layout, mdts)
+            for folder, layout in subfolders.items()
+            if wanted.inherit == -1 or len(Path(folder).parts) <= wanted.inherit
+        }
+        yield from _example(folders, "subfolders")
+
+
+def _example(differences: dict[str, list[str]], noun: str) -> Iterator[str]:
+    """Yield a message if some of the files or subfolders have differences. differences: by path."""
+    if wrong := [path for path, messages in differences.items() if messages]:
+        yield f"{len(wrong)} of {len(differences)} {noun}, such as {wrong[0]}: {'; '.join(differences[wrong[0]])}"
+
+
+def _folder_faults(record: Record, asked: lustre_layout.Layout) -> Iterator[str]:
+    """Yield how the layout of the dataset's folder, and the layouts that new files and new subfolders get in it, differ
+    from the requested layout.
+    """
+    differences: list[str] = []
     if record.directory is not None:
-        differences = readback.differences(asked, record.directory, available, is_file=False)
-        faults += [f"{record.path}: {difference}" for difference in differences]
-    wrong = {path: differences for path, parts in layouts.items()
-             if (differences := readback.differences(asked, parts, available, is_file=True))}  # fmt: skip
-    if wrong:
-        path, differences = next(iter(wrong.items()))
-        faults.append(f"{len(wrong)} of {len(layouts)} files, such as {path}: {'; '.join(differences)}")
-    return faults
+        differences += readback.differences(asked, record.directory, _available(record, asked), is_file=False)
+    if asked.directories is not None and record.folder is not None:
+        differences += readback.directory_differences(asked.directories, record.folder, _mdts(record))
+    if asked.directories is not None and asked.directories.inherit and record.new_subfolders is not None:
+        differences += readback.directory_differences(asked.directories, record.new_subfolders, _mdts(record))
+    yield from (f"{record.path}: {difference}" for difference in differences)
 
 
 if __name__ == "__main__":

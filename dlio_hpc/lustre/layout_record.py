@@ -12,7 +12,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem
-from dlio_hpc.lustre.lfs import LayoutComponents
+from dlio_hpc.lustre.lfs import DirectoryLayout, LayoutComponents
 
 # Largest number of targets of a file that are listed. If a file has more targets, its read time says little about each
 # of them.
@@ -28,12 +28,21 @@ class Kind(Struct, frozen=True):
     parts: LayoutComponents
 
 
+class FolderKind(Struct, frozen=True):
+    """A layout of directories, and the number of subfolders that have this layout."""
+
+    folders: int
+    layout: DirectoryLayout
+
+
 class Record(Struct, frozen=True):
     """Record of the layout of a dataset. path: the dataset's folder. asked: the requested layout; None if none was
     requested. lfs: version of the Lustre client. directory: layout that new files get in the folder. files: number of
     files of the dataset. looked_at: number of files whose layout was read back. layouts: layouts of these files.
     stripes: number of stripes of these files on each target. targets: targets of each of these files; empty if any of
-    these files is on more than eight targets. faults: differences from the requested layout.
+    these files is on more than eight targets. folder, new_subfolders, subfolders: if a layout of directories is
+    requested, layout of the dataset's folder, default layout of its new subfolders, and layouts of the subfolders of
+    these files. faults: differences from the requested layout.
     """
 
     time: str
@@ -48,6 +57,9 @@ class Record(Struct, frozen=True):
     layouts: tuple[Kind, ...] = ()
     stripes: dict[int, int] = {}
     targets: dict[str, tuple[int, ...]] = {}
+    folder: DirectoryLayout | None = None
+    new_subfolders: DirectoryLayout | None = None
+    subfolders: tuple[FolderKind, ...] = ()
     faults: tuple[str, ...] = ()
     schema: int = 1
 
@@ -56,6 +68,14 @@ def kinds(layouts: list[LayoutComponents]) -> tuple[Kind, ...]:
     """Return the different layouts, each with the number of files that have it. The most frequent layout is first."""
     bare = [tuple(msgspec.structs.replace(part, targets=(), first=-1) for part in parts) for parts in layouts]
     return tuple(Kind(count, parts) for parts, count in Counter(bare).most_common())
+
+
+def folder_kinds(layouts: list[DirectoryLayout]) -> tuple[FolderKind, ...]:
+    """Return the different layouts of directories, without the numbers of their first targets. The most frequent layout
+    is first.
+    """
+    bare = [msgspec.structs.replace(layout, index=-1) for layout in layouts]
+    return tuple(FolderKind(count, layout) for layout, count in Counter(bare).most_common())
 
 
 def stripes(layouts: list[LayoutComponents]) -> dict[int, int]:
@@ -100,7 +120,12 @@ def describe(record: Record) -> str:
         "; ".join(f"{units.counted(kind.files, 'file')} with {_parts(kind.parts)}" for kind in record.layouts)
         or "no files yet"
     )
-    return f"Lustre, {asked}; read back: {actual}"
+    folders = [] if record.folder is None else [f"folder {lustre_layout.mdts(record.folder.count)}"]
+    folders += [
+        f"{units.counted(kind.folders, 'subfolder')} {lustre_layout.mdts(kind.layout.count)}"
+        for kind in record.subfolders
+    ]
+    return "; ".join((f"Lustre, {asked}; read back: {actual}", *folders))
 
 
 def striping(record: Record) -> str:

@@ -2,10 +2,11 @@
 there. Success is judged only by the exit code, because messages differ from version to version.
 """
 
+import errno
 import re
 import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -31,7 +32,24 @@ class LayoutComponent(Struct, frozen=True):
     targets: tuple[int, ...] = ()
 
 
+class DirectoryLayout(Struct, frozen=True):
+    """Actual layout of a directory on the metadata targets, or the default layout of its new subfolders. count: number
+    of targets, with 0 for a directory without stripes and -1 for a default of all targets. index: first target; -1 if
+    Lustre chooses it. hash: hash function of names; "none" if there is none. inherit: for a default layout, number of
+    levels of subfolders that get it, with -1 for all levels; otherwise None.
+    """
+
+    count: int
+    index: int
+    hash: str
+    inherit: int | None = None
+
+
 LayoutComponents = tuple[LayoutComponent, ...]
+PERMISSION = (
+    "Only root may place directories on metadata targets, unless mdt.*.enable_remote_dir_gid on the servers is -1 or "
+    "the number of your group; ask the administrators, or remove site.layout.directories"
+)
 # Value of Target.flags for a target that does not answer.
 DOWN = "down"
 _POOL = re.compile(r"^([ -]*(?:lmm_)?pool:[ ]+)([\w.-]+)[ ]*$", re.MULTILINE)
@@ -40,8 +58,8 @@ _OFF = 3
 
 
 class Target(Struct, frozen=True):
-    """Object storage target (OST). flags: letters of lfs-df(1): D degraded, R read-only, N no new files, S no space, I
-    no inodes; or DOWN.
+    """Object storage target (OST) or metadata target (MDT). flags: letters of lfs-df(1): D degraded, R read-only, N no
+    new files, S no space, I no inodes; or DOWN.
     """
 
     number: int
@@ -74,20 +92,58 @@ def check_version(asked: Layout, client: Version) -> None:
             raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, but the client is {have}")
 
 
-def _setstripe(folder: str, asked: Layout) -> list[str]:
-    return ["lfs", "setstripe", *lustre_layout.arguments(asked), folder]
-
-
 def command_line(folder: str, asked: Layout) -> str:
-    """Return the shell command that set_layout() runs."""
-    return shlex.join(_setstripe(folder, asked))
+    """Return the shell commands that make_folder() and set_layout() run."""
+    return " && ".join(map(shlex.join, lustre_layout.commands(asked, folder)))
+
+
+def make_folder(folder: Path, asked: Layout) -> None:
+    """Create the folder on the requested metadata targets, unless it exists. Its parent must exist."""
+    for arguments in lustre_layout.commands(asked, str(folder)):
+        if arguments[1] == "mkdir" and not folder.exists():
+            _run(arguments, unless=errno.EEXIST)
 
 
 def set_layout(folder: Path, asked: Layout) -> None:
-    """Set the layout that new files in `folder` get. Existing files keep their layouts."""
-    answer = command.ask(*_setstripe(str(folder), asked))
-    if answer.code:
-        raise InfrastructureError(f"{command_line(str(folder), asked)}: {answer.text}")
+    """Set the layouts that new files and new subfolders in `folder` get. Existing ones keep their layouts."""
+    for arguments in lustre_layout.commands(asked, str(folder)):
+        if arguments[1] != "mkdir":
+            _run(arguments)
+
+
+def _run(arguments: list[str], unless: int = 0) -> None:
+    """Run a command that sets a layout. Raise InfrastructureError if it fails, except with the exit code `unless`."""
+    answer = command.ask(*arguments)
+    if answer.code in {0, unless}:
+        return
+    is_refused = answer.code == errno.EPERM and arguments[1] != "setstripe"
+    raise InfrastructureError(f"{shlex.join(arguments)}: {answer.text}{f'. {PERMISSION}' if is_refused else ''}")
+
+
+def directory_layout(folder: Path | str) -> DirectoryLayout:
+    """Return the layout of a directory on the metadata targets."""
+    return _getdirstripe(str(folder))
+
+
+def default_directory_layout(folder: Path | str) -> DirectoryLayout:
+    """Return the layout that new subfolders of a directory get."""
+    return _getdirstripe("-D", str(folder))
+
+
+def _getdirstripe(*arguments: str) -> DirectoryLayout:
+    """Run lfs-getdirstripe(1). Its output is no valid YAML, even with the option -y: a table of stripes follows the
+    keys. Only the keys are parsed.
+    """
+    answer = command.ask("lfs", "getdirstripe", *arguments)
+    values = dict(re.findall(r"\blmv_(\w+): *(\S+)", answer.out))
+    try:
+        if answer.code:
+            raise command.unexplained(f"lfs getdirstripe {arguments[-1]}", answer)
+        inherit = int(values["max_inherit"]) if "max_inherit" in values else None
+        name = values.get("hash_type", "none").partition(",")[0]
+        return DirectoryLayout(int(values["stripe_count"]), int(values["stripe_offset"]), name, inherit)
+    except (KeyError, ValueError) as fault:
+        raise command.unexplained(f"lfs getdirstripe {arguments[-1]}", answer) from fault
 
 
 def folder_layout(folder: Path) -> LayoutComponents:
@@ -142,15 +198,16 @@ def _part(data: dict[str, Any], end: object, source: str) -> LayoutComponent:
         raise InfrastructureError(f"{source}: the layout cannot be parsed: {fault}") from fault
 
 
-def targets(path: Path) -> list[Target]:
-    """Return the storage targets of the file system that holds `path`, without inactive targets. For a target that does
-    not answer, lfs-df(1) prints the reason and then ends with an error code, which is ignored.
+def targets(path: Path, kind: Literal["OST", "MDT"] = "OST") -> list[Target]:
+    """Return the storage targets (OST) or metadata targets (MDT) of the file system that holds `path`, without inactive
+    targets. For a target that does not answer, lfs-df(1) prints the reason and then ends with an error code, which is
+    ignored.
     """
     answer = command.ask("lfs", "df", str(path))
-    rows = re.findall(r"^\S+_UUID +\d+ +\d+ +\d+ .*\[OST:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
+    rows = re.findall(rf"^\S+_UUID +\d+ +\d+ +\d+ .*\[{kind}:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
     if not rows:
         raise command.unexplained(f"lfs df {path}", answer)
-    down = re.findall(r"^\S+-OST([0-9a-fA-F]{4})_UUID +: (?!inactive)", answer.out, re.MULTILINE)
+    down = re.findall(rf"^\S+-{kind}([0-9a-fA-F]{{4}})_UUID +: (?!inactive)", answer.out, re.MULTILINE)
     up = [Target(int(index), flags) for index, flags in rows]
     return [*up, *(Target(int(number, 16), DOWN) for number in down)]
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from dlio_hpc.base.units import counted, format_size
-from dlio_hpc.config.lustre_layout import Component, Layout
-from dlio_hpc.lustre.lfs import LayoutComponent, LayoutComponents
+from dlio_hpc.config.lustre_layout import Component, Directories, Layout, mdts
+from dlio_hpc.lustre.lfs import DirectoryLayout, LayoutComponent, LayoutComponents
 
 
 def differences(asked: Layout, actual: LayoutComponents, available: int | None, is_file: bool) -> list[str]:
@@ -12,6 +12,8 @@ def differences(asked: Layout, actual: LayoutComponents, available: int | None, 
     file system or in the requested pool; None if it is unknown. is_file: whether `actual` is the layout of a file and
     not of a folder.
     """
+    if not asked.is_of_files:
+        return []
     wanted: tuple[Layout | Component, ...] = asked.components or (asked,)
     if len(wanted) != len(actual):
         return [f"{_parts(len(actual))}, requested: {_parts(len(wanted))}"]
@@ -20,6 +22,30 @@ def differences(asked: Layout, actual: LayoutComponents, available: int | None, 
         where = f"component {number}: " if asked.components else ""
         messages += [where + message for message in _differences(part, actual_part, available, is_file)]
     return messages
+
+
+def directory_differences(asked: Directories, actual: DirectoryLayout, available: int | None) -> list[str]:
+    """Return the differences between the requested and the actual layout of a directory, or of the default for its new
+    subfolders. available: number of metadata targets in the file system; None if it is unknown.
+    """
+    is_default = actual.inherit is not None
+    messages = []
+    # A folder on one MDT may have one stripe or none. Its default may name all MDTs as -1; a folder has their number.
+    count = available or actual.count if asked.count == -1 and not is_default else asked.count
+    if mdts(count) != mdts(actual.count):
+        few = (
+            f" ({counted(available, 'MDT')} exist{'s' if available == 1 else ''})"
+            if available is not None and available < asked.count
+            else ""
+        )
+        messages.append(f"{mdts(actual.count)}, requested: {mdts(asked.count)}{few}")
+    if asked.index is not None and asked.index != actual.index:
+        messages.append(f"first stripe on MDT {actual.index}, requested: MDT {asked.index}")
+    if asked.hash is not None and asked.hash != actual.hash:
+        messages.append(f"hash {actual.hash}, requested: {asked.hash}")
+    if is_default and asked.inherit != actual.inherit:
+        messages.append(f"inherited by {actual.inherit} levels of subfolders, requested: {asked.inherit}")
+    return [f"new subfolders: {message}" if is_default else message for message in messages]
 
 
 def _parts(count: int) -> str:

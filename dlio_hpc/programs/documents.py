@@ -233,7 +233,7 @@ class MatrixRowDocument(ProfileDocument, frozen=True):
     nearest_is_own: bool | None
     """True if the nearest columns include the application of this row; null if no column has this application."""
     nearest_as_seen: list[str]
-    """Nearest columns, if only observed factors are compared."""
+    """Nearest columns by pattern similarity over only the factors that are observed and not set by the workload."""
     against: dict[str, ScoresDocument | None]
     """Similarity to the program of each column; null if it is the same program."""
 

@@ -59,7 +59,7 @@ class StepVerdict(Struct, frozen=True):
     unknown, or the data of the program are in doubt.
     """
     tolerance: float
-    """Smallest ratio of the smaller to the larger value that passes."""
+    """Values pass if the smaller divided by the larger is at least this."""
     factors: tuple[StepFactor, ...]
     """All values of a step."""
     doubt: str = ""

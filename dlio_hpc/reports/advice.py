@@ -6,6 +6,7 @@ Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, p
 """
 
 import math
+import shlex
 from collections.abc import Callable, Iterator
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
@@ -285,7 +286,7 @@ def _striping(layout: layouts.Layout | None) -> list[str]:
     if layout is None:
         return ["lfs setstripe -d DIR, then copy the files into DIR again"]
     return [
-        f"lfs setstripe {' '.join(layouts.arguments(layout))} DIR  # {layouts.describe(layout)}",
+        f"{' && '.join(map(shlex.join, layouts.commands(layout, 'DIR')))}  # {layouts.describe(layout)}",
         "then copy the files into DIR again: existing files keep their stripes",
     ]
 

@@ -39,7 +39,9 @@ class SiteMade(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """Exit code for the most severe of the reasons; 0 if all pages are made. A bug is the most severe reason."""
+        """Exit code of the most severe reason why a page was not made; 0 if all pages were made. A bug is the most
+        severe reason.
+        """
         if Unexpected.exit_code in self.exit_codes:
             return Unexpected.exit_code
         worst = outcomes.worst(map(outcomes.of_exit_code, self.exit_codes))

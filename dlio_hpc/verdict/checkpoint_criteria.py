@@ -36,8 +36,8 @@ class _Saving(NamedTuple):
 
 
 def _saving(group: CriterionGroup) -> _Saving | None:
-    """Return the checkpoints of the group. Return None if the workload is unknown, or does not only write
-    checkpoints.
+    """Return the checkpoints of a group whose workload only writes checkpoints and reads no samples. Otherwise, or if
+    the workload cannot be read, return None.
     """
     try:
         checkpoint = serialization.convert(group.runs[0].workload, workload.Workload, group.label).checkpoint
@@ -104,7 +104,7 @@ def _model_ranks(rule: Rule) -> Check:
     fewest = shipped.state.parallelism.data
     advice = "without --dataset-size" if narrowed else f"--ppn and --nodes for {wanted} ranks"
     if narrowed:
-        message = f"the model is not the shipped one, shipped / measured: {'; '.join(narrowed)}"
+        message = f"the model differs from the shipped one (shipped / measured): {'; '.join(narrowed)}"
     elif state.parallelism.data < fewest:
         message = f"checkpoint.parallelism.data is {state.parallelism.data}, the shipped model has {fewest}"
         advice = f"checkpoint.parallelism.data of at least {fewest}"

@@ -111,7 +111,9 @@ def _spreads(sums: _Sums, count: int, prior: NightSpread) -> _Spreads:
 
 
 def _deviates(t: Floats, df: float) -> Floats:
-    """Return normal deviates, computed as in change_detection.deviate()."""
+    """Return the normal deviates that are as improbable as the values `t` of Student's t, by the formula of
+    change_detection.deviate(). df: degrees of freedom.
+    """
     if math.isinf(df):
         return t
     return np.asarray(np.sign(t) * np.sqrt(df * np.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3))

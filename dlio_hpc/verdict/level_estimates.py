@@ -32,7 +32,7 @@ class CourseSpread(NamedTuple):
     correlation: float = 0.0
 
     def error(self, count: int) -> float:
-        """Return the variance of the mean of `count` consecutive nights."""
+        """Return the variance (not the standard error) of the mean of `count` consecutive nights."""
         return self.sd**2 * float(error_share(self.correlation, count))
 
 

@@ -44,8 +44,8 @@ class KnownNoise(NamedTuple):
 
 
 class SiteHistory(NamedTuple):
-    """History of a site. entries: jobs of the site. groups: groups of runs that read from storage, oldest first.
-    spreads: variation between the nights of each measurement.
+    """History of a site. entries: all jobs of the history. groups: groups of runs at the site that read from storage
+    and have no fault, oldest first. spreads: variation between the nights of each measurement at the site.
     """
 
     entries: Sequence[Entry]
@@ -54,7 +54,10 @@ class SiteHistory(NamedTuple):
 
 
 def site_history(entries: Sequence[Entry], site: str) -> SiteHistory:
-    """Return the relevant history of a site. entries: jobs of the history, oldest first."""
+    """Return the history of a site. Its entries are all jobs, with the jobs of each study merged. Its groups and
+    spreads cover only runs at this site that read from storage and have no fault. entries: jobs of the history, oldest
+    first.
+    """
     jobs = together(entries)
     groups = [
         group

@@ -23,8 +23,8 @@ def of(workload: Workload) -> str:
 
 
 def placeless(workload: Workload) -> Workload:
-    """Return the workload without the folder of the index of an existing dataset, because the folder is not a property
-    of the dataset. The fingerprint of the scan remains.
+    """Return the workload without the path of the index of an existing dataset. The path is not a property of the
+    dataset. Other results of the scan, such as the fingerprint, are kept.
     """
     existing = workload.dataset.existing
     if existing is None or existing.scan is None:

@@ -601,7 +601,7 @@ YAML = (
     Mistake(
         "study as a workload",
         "dlio-submit s.yaml",
-        ("s.yaml is a study; --study of dlio-submit takes it",),
+        ("s.yaml is a study; give it to dlio-submit with --study",),
         {"s.yaml": STUDY},
     ),
     Mistake("workload as a site", "dlio-submit demo -s w.yaml", ("w.yaml is a workload; dlio-submit runs it",), _w(W)),
@@ -921,7 +921,7 @@ KINDS = (
     Mistake("workload as a program", "dlio-hpc similarity done w.yaml", ("w.yaml is a workload; dlio-submit runs it",),
             _w(W)),
     Mistake("study as criteria", "dlio-hpc accept done --criteria s.yaml",
-            ("s.yaml is a study; --study of dlio-submit takes it",), {"s.yaml": STUDY}),
+            ("s.yaml is a study; give it to dlio-submit with --study",), {"s.yaml": STUDY}),
     Mistake("job as an archive", "dlio-hpc archive verify dlio-runs/done",
             ("dlio-runs/done is a job of dlio-hpc", "dlio-runs/archive/JOB.tar.zst")),
     Mistake("folder of archives", "dlio-hpc archive verify dlio-runs/archive",

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, DlioError
-from dlio_hpc.config import lustre_layout
-from dlio_hpc.config.lustre_layout import Component, Layout
+from dlio_hpc.config import lustre_layout, workload
+from dlio_hpc.config.lustre_layout import Component, Directories, Layout
+from dlio_hpc.dataset import fingerprints
 from dlio_hpc.files import filesystem
 from dlio_hpc.lustre import lfs, readback
-from dlio_hpc.lustre.lfs import LayoutComponent
+from dlio_hpc.lustre.lfs import DirectoryLayout, LayoutComponent
+from dlio_hpc.plan import plan
 from tests.conftest import Run
 from tests.support import throttle
 from tests.support.places import ROOT
@@ -133,8 +135,36 @@ def test_a_layout_as_options_of_setstripe(text: str, options: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "commands", "description"),
+    [
+        ("{directories: {}}", "lfs mkdir -c 1 D", "folder on 1 MDT"),
+        ("{directories: {count: -1, index: 2}}", "lfs mkdir -c -1 -i 2 D", "folder on all MDTs, from MDT 2"),
+        (
+            "{stripe_count: 8, directories: {count: 4, hash: crush, inherit: 2}}",
+            "lfs mkdir -c 4 -H crush D && lfs setdirstripe -D -c 4 -H crush --max-inherit 2 D && lfs setstripe -c 8 D",
+            "8 stripes, folder on 4 MDTs, hash crush, inherited by 2 levels of subfolders",
+        ),
+        (
+            "{directories: {count: 2, inherit: -1}}",
+            "lfs mkdir -c 2 D && lfs setdirstripe -D -c 2 --max-inherit -1 D",
+            "folder on 2 MDTs, inherited by all subfolders",
+        ),
+    ],
+)
+def test_a_layout_of_directories_as_commands(text: str, commands: str, description: str) -> None:
+    asked = serialization.convert(serialization.parse_yaml(text, ""), Layout, "site")
+    assert lfs.command_line("D", asked) == commands
+    assert lustre_layout.describe(asked) == description
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("{directories: {count: 0}}", "count must be 1 to 2000, or -1 for all MDTs, not 0"),
+        ("{directories: {count: 2001}}", "count must be 1 to 2000"),
+        ("{directories: {hash: crush}}", "hash needs a count of 2 or more"),
+        ("{directories: {count: 2, hash: md5}}", "hash"),
+        ("{directories: {inherit: 251}}", "inherit"),
         ("{}", "write layout: null for the file system's default"),
         ("{stripe_count: 0}", "stripe_count must be 1 to 2000, or -1"),
         ("{stripe_count: 2001}", "stripe_count must be 1 to 2000"),
@@ -170,6 +200,9 @@ class _Holder(msgspec.Struct):
         (Layout(stripe_count=4, overstripe=True), (2, 12, 9), "overstripe needs a Lustre client of 2.13"),
         (Layout(components=(Component(stripe_count=4),)), (2, 9), r"components \(PFL\) needs a Lustre client of 2.10"),
         (Layout(components=(Component(end=MIB, mdt=True), Component())), (2, 10), "but the client is 2.10"),
+        (Layout(directories=Directories(count=2, hash="crush")), (2, 12), "directories.hash: crush needs .* 2.14"),
+        (Layout(directories=Directories(count=2, inherit=1)), (2, 14), "directories.inherit needs .* 2.15"),
+        (Layout(directories=Directories()), (2, 10), "directories needs .* 2.12"),
     ],
 )
 def test_options_are_gated_by_the_clients_version(asked: Layout, client: tuple[int, ...], message: str) -> None:
@@ -209,6 +242,35 @@ def test_what_is_not_as_asked_is_told(
     asked: Layout, actual: tuple[LayoutComponent, ...], is_file: bool, message: str
 ) -> None:
     differences = readback.differences(asked, actual, 8, is_file)
+    assert "; ".join(differences).startswith(message)
+    assert bool(differences) == bool(message)
+
+
+@pytest.mark.parametrize(
+    ("asked", "actual", "available", "message"),
+    [
+        (Directories(count=4), DirectoryLayout(4, 1, "crush"), 4, ""),
+        (Directories(count=4), DirectoryLayout(2, 1, "crush"), 2, "on 2 MDTs, requested: on 4 MDTs (2 MDTs exist)"),
+        (Directories(count=4), DirectoryLayout(0, 0, "none"), 1, "on 1 MDT, requested: on 4 MDTs (1 MDT exist"),
+        (Directories(count=4), DirectoryLayout(0, 0, "none"), None, "on 1 MDT, requested: on 4 MDTs"),
+        (Directories(), DirectoryLayout(0, 3, "none"), 4, ""),
+        (Directories(), DirectoryLayout(1, 3, "crush"), 4, ""),
+        (Directories(), DirectoryLayout(2, 3, "crush"), 4, "on 2 MDTs, requested: on 1 MDT"),
+        (Directories(count=-1), DirectoryLayout(4, 3, "crush"), 4, ""),
+        (Directories(count=-1), DirectoryLayout(0, 0, "none"), 1, ""),
+        (Directories(count=-1), DirectoryLayout(3, 3, "crush"), 4, "on 3 MDTs, requested: on all MDTs"),
+        (Directories(count=-1), DirectoryLayout(3, 3, "crush"), None, ""),
+        (Directories(index=1), DirectoryLayout(0, 2, "none"), 4, "first stripe on MDT 2, requested: MDT 1"),
+        (Directories(count=2, hash="crush"), DirectoryLayout(2, 2, "all_char"), 4, "hash all_char, requested: crush"),
+        (Directories(count=-1, inherit=2), DirectoryLayout(-1, -1, "none", 2), 4, ""),
+        (Directories(count=-1, inherit=2), DirectoryLayout(4, -1, "none", 2), 4, "new subfolders: on 4 MDTs, requ"),
+        (Directories(count=2, inherit=2), DirectoryLayout(2, -1, "none", -1), 4, "new subfolders: inherited by -1"),
+    ],
+)
+def test_a_folder_that_is_not_as_asked_is_told(
+    asked: Directories, actual: DirectoryLayout, available: int | None, message: str
+) -> None:
+    differences = readback.directory_differences(asked, actual, available)
     assert "; ".join(differences).startswith(message)
     assert bool(differences) == bool(message)
 
@@ -285,7 +347,7 @@ class Machine:
         (folder / "python" / "sitecustomize.py").write_text(_SITECUSTOMIZE.format(mount=str(self.mount)))
         standin.install(folder / "bin", self.state, mount=self.mount, **policy)
         self._run = run
-        self._environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PYTHONPATH": f"{folder}/python"}
+        self._environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PYTHONPATH": f"{folder}/python:{ROOT}"}
 
     def run(self, *arguments: object) -> Any:
         return self._run(*arguments, **self._environment)
@@ -485,6 +547,103 @@ def test_what_is_not_lustre_is_said_once_and_lfs_is_left_alone(run: Run, small: 
     assert standin.calls(machine.state) == []
     for name in ("before.yaml", "after.yaml"):
         assert _record(done.job, name)["file_system"]["kind"] != "lustre"
+
+
+_ON_MDTS = "site.layout={directories: {count: 2, inherit: 1}}"
+
+
+def test_folders_are_on_several_mdts_before_ranks_write(run: Run, small: Path, tmp_path: Path) -> None:
+    machine = Machine(run, tmp_path, mdts=4)
+    asked = ("-S", _ON_MDTS, "-S", "dataset.subfolders=[2, 2]")
+    job = machine.submit(small, *asked)
+    folder = job["runs"][0]["result"]["generated"]["dataset"]
+    assert machine.calls("mkdir") == [["mkdir", "-c", "2", folder]]
+    assert machine.calls("setdirstripe") == [["setdirstripe", "-D", "-c", "2", "--max-inherit", "1", folder]]
+    assert machine.calls("setstripe") == [], "the layout of files was not asked for"
+    assert _record(job, "before.yaml")["folder"] is None
+    after = _record(job, "after.yaml")
+    assert after["folder"] == {"count": 2, "index": 0, "hash": "crush", "inherit": None}
+    assert after["new_subfolders"] == {"count": 2, "index": -1, "hash": "none", "inherit": 1}
+    assert [(kind["folders"], kind["layout"]["count"]) for kind in after["subfolders"]] == [(4, 0), (2, 2)]
+    assert after["faults"] == []
+    shown = " ".join(machine.run("dlio-hpc", "report", job["archive"]).out.split())
+    assert "requested: folder on 2 MDTs, inherited by 1 level of subfolders; read back: 6 files with 1 stripe" in shown
+    assert "folder on 2 MDTs; 4 subfolders on 1 MDT; 2 subfolders on 2 MDTs" in shown
+    again = machine.submit(small, *asked)
+    assert again["runs"][0]["result"]["generated"]["reused"]
+    assert len(machine.calls("mkdir")) == 1
+    assert _record(again, "after.yaml")["folder"]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"mdts": 4, "lies": "mdts"}, "on 1 MDT, requested: on 2 MDTs"),
+        ({"mdts": 1}, "on 1 MDT, requested: on 2 MDTs (1 MDT exists)"),
+    ],
+)
+def test_folders_on_other_mdts_than_asked_make_the_job_invalid(
+    run: Run, small: Path, tmp_path: Path, policy: Any, message: str
+) -> None:
+    job = Machine(run, tmp_path, **policy).submit(small, "-S", _ON_MDTS, code=3)
+    assert job["state"] == "failed"
+    assert not [entry for entry in job["runs"] if entry["kind"] == "measure"]
+    faults = _record(job, "after.yaml")["faults"]
+    assert message in faults[0]
+    assert not [fault for fault in faults if "existing folder" in fault], "the job itself created the folder"
+
+
+def test_a_folder_that_exists_keeps_its_mdts(run: Run, small: Path, tmp_path: Path) -> None:
+    machine = Machine(run, tmp_path, mdts=4)
+    asked = Layout(directories=Directories(count=2, inherit=1))
+    folder = machine.mount / "data" / fingerprints.folder_name(plan.resolved(workload.load(str(small))).dataset, asked)
+    folder.mkdir(parents=True)
+    job = machine.submit(small, "-S", _ON_MDTS, code=3)
+    assert machine.calls("mkdir") == []
+    different, advice = _record(job, "after.yaml")["faults"]
+    assert different == f"{folder}: on 1 MDT, requested: on 2 MDTs"
+    assert "an existing folder keeps its MDTs: remove it" in advice
+
+
+def test_subfolders_on_other_mdts_are_told(run: Run, small: Path, tmp_path: Path) -> None:
+    """The subfolders were moved after the dataset was generated, as by lfs migrate."""
+    machine = Machine(run, tmp_path, mdts=4)
+    asked = ("-S", _ON_MDTS, "-S", "dataset.subfolders=[3]")
+    machine.submit(small, *asked)
+    state = machine.state / "layouts.json"
+    kept = json.loads(state.read_text())
+    path = next(path for path in kept["folders"] if path.endswith("/00001"))
+    kept["folders"][path]["layout"]["count"] = 3
+    state.write_text(json.dumps(kept))
+    (fault,) = _record(machine.submit(small, *asked, code=3), "after.yaml")["faults"]
+    assert fault == "1 of 3 subfolders, such as 00001: on 3 MDTs, requested: on 2 MDTs"
+
+
+def test_without_permission_no_folder_is_placed(run: Run, small: Path, tmp_path: Path) -> None:
+    job = Machine(run, tmp_path, mdts=4, anyone=False).submit(small, "-S", _ON_MDTS, code=6)
+    directory = Path(job["directory"])
+    told = " ".join((directory / "job.err").read_text().split())
+    assert "lfs mkdir -c 2" in told
+    assert "Operation not permitted" in told
+    assert "unless mdt.*.enable_remote_dir_gid on the servers is -1 or the number of your group" in told
+    assert (directory / "exit_status").read_text() == "6\n"
+
+
+def test_the_preflight_of_directories(run: Run, small: Path, tmp_path: Path) -> None:
+    machine = Machine(run, tmp_path, mdts=2)
+    check = ("dlio-hpc", "check", small, "-s", "local", "-d", machine.mount / "data", "--no-launch", "-S")
+    done = machine.run(*check, _ON_MDTS)
+    assert done.code == 0, done.out
+    shown = " ".join(done.out.split())
+    assert "folder on 2 MDTs, inherited by 1 level of subfolders; Lustre client 2.15.5" in shown
+    assert "note MDTs the file system has 2 MDTs. Only root may place directories on metadata targets" in shown
+    for asked, message in (
+        ("{count: 3}", "directories on 3 MDTs are requested, but the file system has 2 MDTs; lower directories.count"),
+        ("{index: 2}", "directories.index is 2, but the file system has 2 MDTs, and none has this number"),
+    ):
+        faulty = machine.run(*check, f"site.layout={{directories: {asked}}}")
+        assert faulty.code == 2
+        assert message in " ".join(faulty.out.split())
 
 
 def test_the_preflight_on_lustre(run: Run, small: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.lustre_layout import Component, Directories, Layout
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.dataset import fingerprints, rank_shares
@@ -53,6 +54,21 @@ def test_steps_and_samples_are_what_the_loop_does(
     assert rank_shares.samples_per_epoch(made, ranks) == read
     if cap is None and not drop_last:
         assert read == samples
+
+
+def test_layouts_from_before_a_key_existed_keep_their_fingerprints() -> None:
+    """The fingerprints are those of the version before directories had a layout."""
+    dataset = workload.load("demo").dataset
+    mib = units.Size(1 << 20)
+    parts = (Component(end=mib, mdt=True), Component(stripe_count=-1, pool="flash"))
+    for layout, fingerprint in (
+        (Layout(stripe_count=48, stripe_size=mib), "4cc36a7db4b3"),
+        (Layout(components=parts), "41b52ec40216"),
+        (Layout(stripe_count=4, overstripe=True, stripe_index=0), "09d6a292dfc4"),
+    ):
+        assert fingerprints.of(dataset, layout) == fingerprint
+        others = {fingerprints.of(dataset, replace(layout, directories=Directories(count))) for count in (1, 2)}
+        assert len(others - {fingerprint}) == 2
 
 
 def test_fingerprints_depend_on_the_geometry_alone() -> None:

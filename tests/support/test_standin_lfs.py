@@ -261,3 +261,76 @@ def test_a_file_made_anew_is_new(site: Make) -> None:
     path.unlink()
     here.says("setstripe", "-c", 3, here.data)
     assert here.layout(here.file("x"))["lmm_stripe_count"] == 3
+
+
+def _on_mdts(text: str) -> dict[str, str]:
+    return dict(line.split(": ") for line in text.splitlines() if line.startswith("lmv_"))
+
+
+def test_a_directory_on_mdts_is_shown_as_lfs_shows_it(site: Make) -> None:
+    here = site(mdts=3)
+    folder = here.data / "striped"
+    assert here.says("mkdir", "-c", 2, "-i", 2, "-H", "fnv_1a_64", folder) == ""
+    assert folder.is_dir()
+    table = "mdtidx\t\t FID[seq:oid:ver]\n     2\t\t [0x200000400:0x1:0x0]\t\t\n     0\t\t [0x200000401:0x1:0x0]\t\t\n"
+    assert here.says("getdirstripe", folder) == (
+        f"lmv_stripe_count: 2 lmv_stripe_offset: 2 lmv_hash_type: fnv_1a_64\n{table}"
+    )
+    assert here.says("getdirstripe", "-y", folder) == (
+        f"lmv_stripe_count: 2\nlmv_stripe_offset: 2\nlmv_hash_type: fnv_1a_64\n{table}"
+    )
+    assert here.says("getdirstripe", here.data) == "lmv_stripe_count: 0 lmv_stripe_offset: 0 lmv_hash_type: none\n"
+    assert here.says("getdirstripe", "-D", folder) == (
+        "lmv_stripe_count: 0 lmv_stripe_offset: -1 lmv_hash_type: none lmv_max_inherit: -1 lmv_max_inherit_rr: 0\n\n"
+    )
+
+
+@pytest.mark.parametrize(("levels", "counts"), [(0, [0, 0, 0]), (1, [2, 0, 0]), (2, [2, 2, 0]), (-1, [2, 2, 2])])
+def test_subdirectories_get_the_default_so_many_levels_down(site: Make, levels: int, counts: list[int]) -> None:
+    here = site(mdts=3)
+    (here.data / "old").mkdir()
+    here.says("setdirstripe", "-D", "-c", 2, "--max-inherit", levels, here.data)
+    assert _on_mdts(here.says("getdirstripe", "-D", "-y", here.data))["lmv_max_inherit"] == str(levels)
+    (here.data / "a/b/c").mkdir(parents=True)
+    shown = [_on_mdts(here.says("getdirstripe", "-y", here.data / path)) for path in ("a", "a/b", "a/b/c", "old", "")]
+    assert [int(one["lmv_stripe_count"]) for one in shown] == [*counts, 0, 0]
+
+
+def test_there_are_never_more_stripes_than_mdts(tmp_path: Path) -> None:
+    for mdts, asked, count in ((3, 8, 3), (3, -1, 3), (1, 8, 0), (1, 1, 1), (3, 1, 1)):
+        here = Site(tmp_path / f"{mdts}{asked}", mdts=mdts)
+        here.says("mkdir", "-c", asked, here.data / "new")
+        assert _on_mdts(here.says("getdirstripe", "-y", here.data / "new"))["lmv_stripe_count"] == str(count)
+    rows = here.says("df", here.data).splitlines()
+    assert [row.split()[0] for row in rows[1:4]] == [f"lus-MDT000{number}_UUID" for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "command", "code", "message"),
+    [
+        ({}, ["mkdir", "-c", "2", "data"], 17, "dirstripe error on 'data': stripe already set"),
+        ({}, ["mkdir", "-c", "2", "data"], 17, "lfs setdirstripe: cannot create dir 'data': File exists"),
+        ({"anyone": False}, ["mkdir", "-c", "1", "data/x"], 1, "dirstripe error on 'data/x': Operation not permitted"),
+        ({"anyone": False}, ["mkdir", "-c", "1", "data"], 1, "Operation not permitted"),
+        ({"anyone": False}, ["setdirstripe", "-D", "-c", "1", "data"], 1, "cannot set default stripe on dir 'data'"),
+        ({}, ["mkdir", "-i", "9", "data/x"], 19, "No such device"),
+        ({}, ["mkdir", "-c", "2", "no/x"], 2, "No such file"),
+        ({}, ["mkdir", "-c", "2", "../x"], 19, "No such device"),
+        ({}, ["mkdir", "-c", "x", "data/x"], 4, "invalid stripe count 'x'"),
+        ({}, ["mkdir", "-H", "md5", "data/x"], 4, "bad stripe hash type 'md5'"),
+        ({"version": "2.12.9"}, ["mkdir", "-c", "2", "-H", "crush", "data/x"], 4, "bad stripe hash type 'crush'"),
+        ({"version": "2.14.0"}, ["setdirstripe", "-D", "--max-inherit", "1", "data"], 4, "unrecognized option"),
+        ({}, ["setdirstripe", "-D", "--max-inherit", "251", "data"], 4, "max-inherit"),
+        ({}, ["mkdir", "-c", "2"], 4, "DIR must be specified"),
+        ({}, ["getdirstripe", "../away"], 25, "not on a Lustre fs?"),
+    ],
+)
+def test_refusals_of_directories(
+    site: Make, monkeypatch: pytest.MonkeyPatch, policy: Any, command: list[str], code: int, message: str
+) -> None:
+    here = site(mdts=3, **policy)
+    (here.mount.parent / "away").mkdir()
+    monkeypatch.chdir(here.mount)
+    done = here.call(*command)
+    assert (done.returncode, message in done.stderr) == (code, True), done
+    assert not (here.data / "x").exists()

@@ -102,10 +102,9 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """Return the pid of the process that wrote the log with index `at`. This log has no pid in its file name and names
-    no parent process, but other logs may name parents. The pid is known under two conditions: exactly one named parent
-    has no log of its own, and no other log lacks both pid and parent. The log then belongs to this parent. Otherwise,
-    return None.
+    """Return the pid of the process that wrote log `at`, which has neither a pid in its file name nor a named parent.
+    If exactly one process that other logs name as parent has no log of its own, and every other log has a pid or a
+    parent, the log belongs to that process. Otherwise, return None.
     """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]

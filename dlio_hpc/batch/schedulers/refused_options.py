@@ -101,7 +101,7 @@ OPTIONS: dict[str, SubmitOptions] = {
             Refused("--job-name", _NAME),
             Refused("-N --nodes -n --nslots", _SIZE),
             Refused("-t --time-limit", _TIME),
-            Refused("--signal", "Flux sends its signal to the brokers of the other nodes, which end"),
+            Refused("--signal", "Flux also sends the signal to the brokers of the other nodes, and it ends them"),
             Refused("--wrap", _SCRIPT),
             Refused("--dry-run -h --help", _NO_JOB),
             Refused("-o --setopt", _OUTPUT, r"(output|error|input)\b.*"),

@@ -118,7 +118,7 @@ def _sample(source: SourceWorkload) -> Iterator[Fact]:
         text = f"{' x '.join(map(str, shape))} values of {_bytes(item)}"
     else:
         shape, key = (max(1, math.isqrt(max(1, int(length)))),) * 2, "dataset.record_length_bytes"
-        text = f"{shape[0]} x {shape[1]} values of {_bytes(item)}, as dlio_benchmark rounds the side"
+        text = f"{shape[0]} x {shape[1]} values of {_bytes(item)} (a square, whose side dlio_benchmark rounds down)"
     size = math.prod(shape) * item
     if kind == "hdf5" and not stdev and _is_sample_type(element):
         plain = shape[1:] if shape[0] == 1 and len(shape) > 1 and dims else shape

@@ -92,7 +92,7 @@ def check(source: SourceWorkload) -> None:
         (
             bool(source["dataset.record_dims"]) and source["dataset.record_length_bytes_stdev"] > 0,
             "dataset.record_length_bytes_stdev",
-            "dlio_benchmark refuses it with record_dims; remove one of the two keys",
+            "dlio_benchmark does not accept this key together with record_dims; remove one of the two",
         ),
         (
             source["reader.odirect"] and kind not in {"npz", "npy"},
@@ -116,7 +116,10 @@ def check_checkpoint(source: SourceWorkload) -> None:
     if source["checkpoint.mode"] != "default":
         raise source.refused("checkpoint.mode", _RANK_DEPENDENT)
     if source["model.model_size_bytes"] < 1:
-        raise source.refused("model.model_size_bytes", "expected a number from 1; or set workflow.checkpoint to False")
+        raise source.refused(
+            "model.model_size_bytes",
+            "expected at least 1; to import without checkpoints, set workflow.checkpoint to False",
+        )
     for key in ("model.num_layers", "model.layer_parameters", "model.optimization_groups"):
         value = source[key]
         if value and value != KEYS[key].default:

@@ -164,8 +164,8 @@ def faults(part: CheckpointPart, verb: str, path: str, kind: type[Infrastructure
 
 
 def _named(part: CheckpointPart, fault: Exception) -> str | None:
-    """Return the path of the file that an error of the system names, for messages. Return None if the error names no
-    file.
+    """Return the path that an OSError names, as text for messages. Return None if the exception is no OSError or names
+    no path.
     """
     name = fault.filename if isinstance(fault, OSError) else None
     if not isinstance(name, str):

@@ -217,7 +217,10 @@ def interleave(read: Reads | Stretches) -> DerivedValue:
     if back < _RETURNS:
         share = directly / (directly + len(apart))
         level: Confidence = "high" if back < _SELDOM and share >= _NEARLY_ALL else "medium" if share > _MOST else "low"
-        evidence = f"{share:.0%} of the reads that continue an earlier read of the same file follow it directly"
+        evidence = (
+            f"of the reads that begin where an earlier read of the same file ended, {share:.0%} come immediately after "
+            "that read"
+        )
         return DerivedValue(None, level, evidence)
     count, requests = int(np.median(apart)), np.diff(np.append(first, len(end)))
     share, usual_turn = float((apart == count).mean()), int(np.median(requests))

@@ -101,7 +101,7 @@ class _Fits(NamedTuple):
 
 
 def _fits(data: Sequence[FileStats], requests: Requests, by_name: DerivedValue | None, ending: str) -> _Fits:
-    """Compare the library requests (LibraryMarks) in a log with the predicted ones of each layout. by_name: format that
+    """Compare the library requests in a log (LibraryMarks) with those predicted for each layout. by_name: format that
     the names of the files show; None if the format is derived from requests.
     """
     size = {file.path: file.size for file in data}

@@ -124,8 +124,8 @@ def _whole(size: int, head: int) -> Pieces:
 
 
 def _archive(size: int) -> Pieces:
-    """Return the requests of numpy.load for an archive of one array, through the buffer of a Python file. numpy reads
-    256 KiB at a time. Python reads whole blocks directly, and the rest through its buffer.
+    """Return the requests that numpy.load makes to read an archive of one array through a buffered Python file. numpy
+    reads 256 KiB at a time. Of each read, Python fetches whole blocks directly, and the rest through its buffer.
     """
     directory = max(size - _ZIP_END - _ENTRY, 0)
     opening = [(0, PYTHON_BUFFER), (size - _ZIP_END, _ZIP_END), (size, 0), (size - _ZIP_ENDS, _ZIP_ENDS)]

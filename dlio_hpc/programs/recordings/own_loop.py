@@ -140,7 +140,8 @@ def reasons(loop: OwnLoop, models: int) -> list[str]:
     if loop.times < _AGAIN:
         return [f"its data were read {loop.times:.2g} times, and no step of an optimizer was recorded"]
     if not loop.is_drawn and not loop.is_regular and models < loop.times - 0.5:
-        return [f"its data were read {loop.times:.3g} times in the same order, as by several evaluations of one input"]
+        times = f"{loop.times:.3g} times in the same order"
+        return [f"its data were read {times}, as when a program evaluates the same input several times"]
     return []
 
 

@@ -70,7 +70,9 @@ def load(folder: Path, is_forced: bool = False) -> Character:
 
 
 def _doubted(keys: Mapping[str, DerivedValue]) -> dict[str, DerivedValue]:
-    """Return the keys of the dataset and `reader.load` with low confidence, because the dataset is in doubt."""
+    """Return the keys of the dataset and `reader.load`, with their confidence lowered to at most low, because the
+    dataset is in doubt.
+    """
     return {
         key: value.at_most("low") for key, value in keys.items() if key.startswith("dataset.") or key == "reader.load"
     }

@@ -66,10 +66,9 @@ def models(program: RecordedProgram) -> int:
 
 
 def restored(program: RecordedProgram, dataset: Container[str]) -> tuple[int, int]:
-    """Return how many states the ranks restored, as two numbers. The first counts states that were restored before the
-    first steps, as after a restart. The second counts states that were restored later, such as the state of the best
-    model. Files that are loaded in passes, or that belong to the dataset, are data and are not included. dataset: paths
-    of the dataset.
+    """Return how many states the ranks restored: before the first step of the rank (as after a restart), and later
+    (such as the best model). Files that are loaded during a pass of the dataset, or that are in `dataset`, are data and
+    are not counted. dataset: paths of the dataset.
     """
     first = later = 0
     for rank in program.ranks:

@@ -193,7 +193,9 @@ def _dataset(program: RecordedProgram, total: int, data: RecordedData, in_memory
     keys = {
         "dataset.format": _recorded(data.format, f"{counted(count, 'file')} read through {reader}")
         if not data.form
-        else _recorded(data.format, f"{data.form}: {data.format} is the nearest format of a workload", "medium"),
+        else _recorded(
+            data.format, f"{data.form}: the nearest format that a workload can have is {data.format}", "medium"
+        ),
         "dataset.file_access": _recorded(
             "shared" if is_shared else "multi", f"{counted(count, 'file')}, of which {len(opened_by):,} were opened"
         ),

@@ -130,7 +130,7 @@ def banner_of_pair(similarity: Similarity, known: Yardsticks, programs: str = ""
     one, two = (f"{scores.least:.3f} to {scores.most:.3f}" for scores in (same, different))
     state: State = "inconclusive"
     if score < same.least:
-        state, meaning = "bad", f"is below the scores of published pairs of one application ({one})"
+        state, meaning = "bad", f"is below the scores of all published pairs of runs of one application ({one})"
     elif score <= different.most:
         meaning = (
             f"is not conclusive: published pairs of one application have {one}, median {same.median:.3f}; pairs of "

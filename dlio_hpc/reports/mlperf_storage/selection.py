@@ -81,7 +81,10 @@ def _check(outcome: JobOutcome, edition: Edition) -> None:
     """
     name = outcome.job.job
     if not outcome.job.ended:
-        raise Incomplete(f"job {name} is {outcome.job.state}: only jobs that have ended can be reported; dlio-hpc wait")
+        raise Incomplete(
+            f"job {name} is {outcome.job.state}; only jobs that have ended can be reported. Wait for its end: dlio-hpc "
+            f"wait {outcome.directory}"
+        )
     for run in outcome.runs:
         if (workload := run.run.workload.name) not in edition.models:
             raise ConfigError(

@@ -167,7 +167,7 @@ def _readme(report: WrittenReport, placement: Placement) -> str:
         "Rules that could not be checked": report.rules.undecided,
         "Runs of the last call": [f"`{folder}`: {name}" for folder, name in report.folders.items()],
         "Left out or null": report.missing,
-        "Storage was not read, or this is unknown": report.cautions,
+        "Storage was not read, or it is unknown whether it was read": report.cautions,
         "Definitions of figures": figures.DEFINITIONS,
     }
     lists = "".join(

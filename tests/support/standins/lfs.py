@@ -18,11 +18,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-Lie = Literal["directory", "files", "wrapper"]
+Lie = Literal["directory", "files", "wrapper", "mdts"]
 
 FS = "lus"
 _USAGE, _UNKNOWN = 4, 70
-_ENOENT, _ESRCH, _ENODEV, _EINVAL, _ENOTTY, _EFBIG, _EOPNOTSUPP = 2, 3, 19, 22, 25, 27, 95
+_EPERM, _ENOENT, _ESRCH, _EEXIST, _ENODEV, _ENOTDIR, _EINVAL, _ENOTTY, _EFBIG, _EOPNOTSUPP = (
+    1, 2, 3, 17, 19, 20, 22, 25, 27, 95,
+)  # fmt: skip
+_HASHES = ("none", "all_char", "fnv_1a_64", "crush")
+_MOST_LEVELS = 250
 _KIB, _64KIB, _4GIB = 1024, 1 << 16, 1 << 32
 _MOST_STRIPES, _MOST_PER_TARGET, _LONGEST_POOL = 2000, 32, 15
 
@@ -51,6 +55,8 @@ def install(
     inactive: Sequence[int] = (),
     free_kib: int = 1 << 30,
     quota: tuple[int, int] | None = None,
+    mdts: int = 1,
+    anyone: bool = True,
 ) -> None:
     """Write the command `lfs` into `folder`. Paths below `mount` are on its Lustre; it logs calls in `state`/lfs.jsonl.
 
@@ -58,7 +64,8 @@ def install(
     KiB, limit 0 for none; None where quotas are off. lies: the way in which a site does not do as it is asked.
     lies=directory: setstripe returns 0 and changes nothing. lies=files: directories show the requested layout, files
     have one stripe. lies=wrapper: the site has its own lfs, where all targets become 450 or as many as there are, in
-    the pool "capacity".
+    the pool "capacity". lies=mdts: mkdir returns 0 and makes a directory on one MDT. anyone: whether the servers let
+    users other than root place directories (mdt.*.enable_remote_dir_gid=-1); the caller counts as such a user.
     """
     folder.mkdir(parents=True, exist_ok=True)
     state.mkdir(parents=True, exist_ok=True)
@@ -68,6 +75,7 @@ def install(
     policy = {
         "mount": str(mount.resolve()), "osts": osts, "version": version, "lies": lies, "degraded": list(degraded),
         "inactive": list(inactive), "free_kib": free_kib, "quota": quota,
+        "mdts": mdts, "anyone": anyone,
         "pools": {name: list(targets) for name, targets in members.items()},
     }  # fmt: skip
     (state / "policy.json").write_text(json.dumps(policy))
@@ -102,6 +110,8 @@ class Policy:
     inactive: list[int]
     free_kib: int
     quota: list[int] | None
+    mdts: int
+    anyone: bool
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -143,15 +153,18 @@ class Layout:
 
 @dataclass
 class Store:
-    """The defaults of directories and the layouts of files, by path. A path with a new inode is a new file."""
+    """The defaults of directories and the layouts of files, by path. A path with a new inode is a new file. folders:
+    where directories are on MDTs, and the defaults for their subfolders.
+    """
 
     directories: dict[str, Any] = field(default_factory=dict)
+    folders: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Any] = field(default_factory=dict)
     target: int = 0
     object: int = 1
 
     def forget_deleted(self) -> None:
-        for kept in (self.directories, self.files):
+        for kept in (self.directories, self.folders, self.files):
             for path in [path for path, entry in kept.items() if _inode(path) != entry["inode"]]:
                 del kept[path]
 
@@ -192,12 +205,20 @@ def main(state: Path, arguments: Sequence[str] | None = None) -> int:
 
 
 def _commands(policy: Policy, store: Store, command: list[str]) -> int:
-    commands = {"getstripe": _getstripe, "df": _df, "pool_list": _pool_list, "quota": _quota}
+    commands = {
+        "getstripe": _getstripe,
+        "getdirstripe": _getdirstripe,
+        "df": _df,
+        "pool_list": _pool_list,
+        "quota": _quota,
+    }
     name, rest = (command[0], command[1:]) if command else ("", [])
     if name == "--version":
         print("lfs", policy.version)
     elif name == "setstripe":
         Setstripe(policy, store, rest).run()
+    elif name in {"mkdir", "setdirstripe"}:
+        _setdirstripe(policy, store, name, rest)
     elif name in commands:
         commands[name](policy, store, rest)
     else:
@@ -478,12 +499,134 @@ def _print_stripes(policy: Policy, part: Any, indent: str, is_file: bool) -> Non
         print(f"      - l_ost_idx: {target}\n        l_fid:     {0x100000000 + (target << 16):#x}:{number:#x}:0x0")
 
 
+def _setdirstripe(policy: Policy, store: Store, name: str, arguments: list[str]) -> None:
+    """lfs_setdirstripe() of lfs.c. Only with -D, an existing directory is changed."""
+    arguments = ["-X" if word == "--max-inherit" else word for word in arguments]
+    options, paths = _options("lfs", arguments, "c:Di:H:" + ("" if policy.before(2, 15) else "X:"))
+    known = dict(options)
+    if len(paths) != 1:
+        raise Refused(_USAGE, f"lfs {name}: DIR must be specified")
+    (path,) = paths
+    # The options are checked in lfs_setdirstripe(), with CMD_HELP (4) as result.
+    count = _whole(known.get("-c", "0" if "-i" in known else "1"), -1, _MOST_STRIPES, "lfs: invalid stripe count")
+    index = _whole(known.get("-i", "-1"), -1, 65503, f"lfs {name}: invalid MDT target(s)")
+    levels = _whole(
+        known.get("-X", "-1" if count in {0, 1} else "3"), -2, _MOST_LEVELS, f"lfs {name}: invalid max-inherit"
+    )
+    wanted = known.get("-H", "none")
+    if "-H" in known and wanted not in (_HASHES[1:3] if policy.before(2, 14) else _HASHES[1:]):
+        raise Refused(_USAGE, f"lfs {name}: bad stripe hash type '{wanted}'")
+    layout = {"count": count, "index": index, "hash": wanted}
+    what = f"set default stripe on dir '{path}'" if "-D" in known else f"create dir '{path}'"
+    error = _placed(policy, path, index, is_default="-D" in known)
+    if error:
+        kind = "default dirstripe" if "-D" in known else "dirstripe"
+        text = "stripe already set" if error == _EEXIST else os.strerror(error)
+        message = f"{kind} error on '{path}': {text}\nlfs setdirstripe: cannot {what}: {os.strerror(error)}"
+        raise Refused(error, message)
+    real = os.path.realpath(path)
+    if "-D" in known:
+        for below, folders, _ in os.walk(real):
+            for one in folders:
+                _folder(policy, store, f"{below}/{one}")
+        _folder(policy, store, real)["default"] = layout | {"inherit": levels}
+    else:
+        Path(real).mkdir()
+        asked = {"count": 0, "index": index, "hash": wanted} if policy.lies == "mdts" else layout
+        # lod_object.c, lod_ah_init(): a directory of "-c 1" keeps its subdirectories on its own MDT. One of more
+        # stripes does not inherit the default of its parent.
+        made = _on_mdts(policy, asked, is_given=True)
+        default = made | {"count": 1, "inherit": levels} if count in {0, 1} else None
+        store.folders[real] = {"inode": _inode(real), "layout": made, "default": default}
+
+
+def _whole(text: str, least: int, most: int, message: str) -> int:
+    if not re.fullmatch(r"-?\d+", text) or not least <= int(text) <= most:
+        raise Refused(_USAGE, f"{message} '{text}'")
+    return int(text)
+
+
+def _placed(policy: Policy, path: str, index: int, is_default: bool) -> int:
+    """Return the error number of a call that places a directory on MDTs; 0 if there is none. In the order of 2.15:
+    llapi_search_fsname() in verify_dir_param() of liblustreapi.c, lmv_create() of lmv_obd.c (no such MDT), mdt_create()
+    or mdt_reint_setattr() of mdt_reint.c (EPERM without the capability CAP_SYS_ADMIN unless enable_remote_dir_gid is -1
+    or the user's group), then the lookup of the name.
+    """
+    where = Path(path) if is_default else Path(path).parent
+    if not where.exists():
+        return _ENOENT
+    if not policy.has(os.path.realpath(where)):
+        return _ENODEV
+    if index >= policy.mdts and not is_default:
+        return _ENODEV
+    if not policy.anyone:
+        return _EPERM
+    return 0 if is_default else _EEXIST if os.path.lexists(path) else 0
+
+
+def _on_mdts(policy: Policy, layout: dict[str, Any], is_given: bool) -> dict[str, Any]:
+    """Return the layout that a new directory gets, by lod_ah_init() of lod_object.c: no more stripes than there are
+    MDTs, without an error; a directory of one stripe is a plain one, unless it was created by lfs mkdir -c 1.
+    """
+    count = policy.mdts if layout["count"] == -1 else layout["count"]
+    if count > policy.mdts:
+        count = policy.mdts if policy.mdts > 1 else 0
+    count = 0 if count == 1 and not is_given else count
+    name = "none" if not count else layout["hash"] if layout["hash"] != "none" else "crush"
+    return {"count": count, "index": max(layout["index"], 0), "hash": name}
+
+
+def _folder(policy: Policy, store: Store, path: str) -> Any:
+    """Return the entry of a directory. A directory that was made by mkdir(1) gets the default of its parent, and this
+    default for its own subfolders with a level less (lod_striping_from_default(), lmv_inherit_next()).
+    """
+    if path not in store.folders:
+        above = _folder(policy, store, str(Path(path).parent))["default"] if path != policy.mount else None
+        made, default = {"count": 0, "index": 0, "hash": "none"}, None
+        if above is not None and above["inherit"] != 0:
+            made = _on_mdts(policy, above, is_given=False)
+            if above["inherit"] != 1:
+                default = above | {"inherit": max(above["inherit"] - 1, -1)}
+        store.folders[path] = {"inode": _inode(path), "layout": made, "default": default}
+    return store.folders[path]
+
+
+def _getdirstripe(policy: Policy, store: Store, arguments: list[str]) -> None:
+    """lfs_getdirstripe() of lfs.c, lmv_dump_user_lmm() of liblustreapi.c. The table of stripes follows with -y, too."""
+    options, paths = _options("lfs", arguments, "Dy")
+    names = {option for option, _ in options}
+    if len(paths) != 1:
+        _unknown("getdirstripe of several paths")
+    (path,), real = paths, _real(paths[0])
+    if not policy.has(real):
+        message = f"lfs getdirstripe: cb_getstripe: '{path}' not on a Lustre fs?: Inappropriate ioctl for device (25)"
+        raise Refused(_ENOTTY, f"{message}\nerror: getdirstripe failed for {path}.")
+    if not Path(real).is_dir():
+        raise Refused(_ENOTDIR, f"error: getdirstripe failed for {path}.")
+    entry = _folder(policy, store, real)
+    shown = entry["layout"]
+    if "-D" in names:
+        shown = entry["default"] or {"count": 0, "index": -1, "hash": "none", "inherit": -1}
+    values = {"stripe_count": shown["count"], "stripe_offset": shown["index"], "hash_type": shown["hash"]}
+    if "-D" in names and not policy.before(2, 15):
+        values["max_inherit"] = shown["inherit"]
+        values |= {"max_inherit_rr": 0} if shown["index"] == -1 else {}
+    print(*(f"lmv_{key}: {value}" for key, value in values.items()), sep="\n" if "-y" in names else " ")
+    if "-D" not in names and shown["count"]:
+        print("mdtidx\t\t FID[seq:oid:ver]")
+        for place in range(shown["count"]):
+            print(f"{(shown['index'] + place) % policy.mdts:>6}\t\t [{0x200000400 + place:#x}:0x1:0x0]\t\t")
+    elif "-D" in names:
+        print()
+
+
 def _df(policy: Policy, _store: Store, arguments: list[str]) -> None:
     if len(arguments) != 1 or not policy.has(_real(arguments[0])):
         raise Refused(_EOPNOTSUPP, f"df:{' '.join(arguments)} Not a Lustre filesystem")
     print("{:<20} {:>11} {:>11} {:>11} {:>4} Mounted on".format("UUID", "1K-blocks", "Used", "Available", "Use%"))
     rows = [target for target in range(policy.osts) if target not in policy.inactive]
-    _df_row(f"{FS}-MDT0000_UUID", policy.free_kib, f"{policy.mount}[MDT:0]")
+    for target in range(policy.mdts):
+        _df_row(f"{FS}-MDT{target:04x}_UUID", policy.free_kib, f"{policy.mount}[MDT:{target}]")
     for target in rows:
         flags = " D" if target in policy.degraded else ""
         _df_row(f"{FS}-OST{target:04x}_UUID", policy.free_kib, f"{policy.mount}[OST:{target}]{flags}")
