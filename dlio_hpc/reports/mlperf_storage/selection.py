@@ -83,7 +83,7 @@ def _check(outcome: JobOutcome, edition: Edition) -> None:
     if not outcome.job.ended:
         raise Incomplete(
             f"job {name} is {outcome.job.state}; only jobs that have ended can be reported. Wait for its end: dlio-hpc "
-            f"wait {outcome.directory}"
+            f"wait {outcome.directory or name}"
         )
     for run in outcome.runs:
         if (workload := run.run.workload.name) not in edition.models:
