@@ -645,7 +645,7 @@ def test_the_section_data_reader(folder: Path) -> None:
 def test_files_that_are_no_workload_of_dlio_benchmark(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match="not a workload of dlio_benchmark|the file is empty"):
+    with pytest.raises(ConfigError, match=r"not a workload of dlio_benchmark|the file is empty"):
         importing.load(path)
 
 
