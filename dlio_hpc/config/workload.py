@@ -16,6 +16,7 @@ from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
 from dlio_hpc.config.dlio_benchmark import workload_files
+from dlio_hpc.config.metadata_keys import PHASES, Metadata
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.config.site import Site
 
@@ -85,6 +86,20 @@ class Evaluation(Struct, frozen=True, forbid_unknown_fields=True):
     """Time of a step of a pass; null: the value of compute.time. Example: {mean: 5 ms}"""
 
 
+def _check_metadata(workload: "Workload", keys: Metadata) -> None:
+    """Raise ValueError if a metadata workload has keys of other workloads."""
+    serialization.refuse(
+        (
+            workload.dataset.format != "null" or workload.dataset.samples != len(keys.phases),
+            "metadata is for workloads without a dataset; remove dataset",
+        ),
+        (workload.checkpoint is not None, "metadata and checkpoint exclude each other; use two workloads"),
+        (workload.evaluation is not None, "metadata and evaluation exclude each other; leave evaluation out"),
+        (workload.reader.batch_size != 1, "metadata: each step is a phase; leave reader.batch_size at 1"),
+        (workload.train.steps is not None, "metadata: leave train.steps out; metadata.phases selects the phases"),
+    )
+
+
 # Size in bytes below which a file has only a few pages. From such a file, the kernel fetches far more than is
 # requested.
 FEW_PAGES = 128 * 1024
@@ -105,6 +120,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings that control how each rank reads the dataset."""
     compute: Compute = Compute()
     """Computation that each step emulates."""
+    metadata: Metadata | None = None
+    """Operations on files and directories instead of a dataset; null: none. Example: {files: 10000}"""
     checkpoint: Checkpoint | None = None
     """Checkpoints to write. null: no checkpoints. {} (all keys at their defaults): the checkpoints of the DLIO paper.
     """
@@ -120,6 +137,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if self.evaluation is not None:
             passes = self.train.epochs // self.evaluation.every_epochs
             workload_rules.check_evaluation(self.dataset, self.reader, passes)
+        if self.metadata is not None:
+            _check_metadata(self, self.metadata)
         if self.only_writes_checkpoints and self.dataset.format != "null":
             raise ValueError(
                 "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"
@@ -156,8 +175,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         return self.checkpoint is not None or any(side.access == "write" for side in self.dataset.auxiliary_files)
 
     @property
+    def reads_samples(self) -> bool:
+        """Whether steps read samples. If they do not, samples/s and AU have no meaning."""
+        return self.metadata is None and not self.only_writes_checkpoints
+
+    @property
     def only_writes_checkpoints(self) -> bool:
-        """Whether steps write checkpoints and read no samples. If so, samples/s and AU have no meaning."""
+        """Whether steps write checkpoints and read no samples."""
         return self.checkpoint is not None and self.checkpoint.writes is not None
 
     @property
@@ -323,6 +347,8 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
     """
     dataset, checkpoint = data.get("dataset"), data.get("checkpoint")
     writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
+    if isinstance(data.get("metadata"), dict):
+        return
     if "dataset" not in data and not writes:
         raise ConfigError(
             f"{source}: key 'dataset' is missing; add it, such as dataset: {{format: npz, files: 64, samples_per_file: "
@@ -347,7 +373,13 @@ def _add_dataset(data: dict[str, Any], source: str) -> None:
     """Add a dataset to a workload that only writes checkpoints. The dataset has a sample for each checkpoint; no sample
     is stored or read. `data` is modified. source: origin of the data, for messages.
     """
-    checkpoint = data.get("checkpoint")
+    checkpoint, metadata = data.get("checkpoint"), data.get("metadata")
+    if isinstance(metadata, dict) and "dataset" not in data:
+        phases = metadata.get("phases")
+        count = len(phases) if isinstance(phases, list) else len(PHASES)
+        data["dataset"] = {"format": "null", "files": 1, "samples_per_file": max(1, count), "sample": {"bytes": 1}}
+        data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
+        return
     if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):
         return
     data["dataset"] = {

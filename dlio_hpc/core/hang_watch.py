@@ -304,7 +304,17 @@ def _decoded(content: bytes) -> Recording:
         )  # fmt: skip
 
 
-_ARRAYS = ("steps", "arrivals", "checkpoints", "restored", "evaluated", "verified", "disturbances")
+_ARRAYS = (
+    "steps",
+    "arrivals",
+    "checkpoints",
+    "restored",
+    "evaluated",
+    "verified",
+    "disturbances",
+    "phases",
+    "latencies",
+)
 _READS = ("histograms", "sums", "sizes", "io_s", "hidden_s", "waited_s")
 _COUNTS = ("opens", "overhead_bytes", "requests", "preprocess_s")
 

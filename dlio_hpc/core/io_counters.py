@@ -2,11 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from dlio_hpc.core import procfs
 from dlio_hpc.core.clock import now
 
 UNKNOWN = -1
+
+
+class PhaseRecord(NamedTuple):
+    """Operations that a rank made in a phase of a metadata workload. began, ended: timestamps. operations: number
+    of operations. histogram: their latencies; distributions.py defines the bins. total_s, longest_s: sum and maximum of
+    the latencies in seconds.
+    """
+
+    began: float
+    ended: float
+    operations: int
+    histogram: npt.NDArray[np.int64]
+    total_s: float
+    longest_s: float
 
 
 class Tally:
@@ -18,7 +36,7 @@ class Tally:
     file that was timed. opens: number of openings, timed or not. sizes:
     bytes that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds
     spent on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its
-    start-up, before the worker opened its first sample file.
+    start-up, before the worker opened its first sample file. phase: operations of a phase of a metadata workload.
     """
 
     __slots__ = (
@@ -30,6 +48,7 @@ class Tally:
         "opened",
         "opens",
         "overhead_bytes",
+        "phase",
         "preprocess_s",
         "requests",
         "sizes",
@@ -42,6 +61,7 @@ class Tally:
         self.requests = 0
         self.opens = 0
         self.fetched = 0
+        self.phase: PhaseRecord | None = None
         self.preprocess_s = 0.0
         self.hints: dict[str, str] = {}
         self.starts: list[float] = []

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
+from dlio_hpc.config.metadata_keys import Phase
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, checkpoint, clock, distributions, evaluation, node_activity, restore
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
-from dlio_hpc.core.train import Recording
+from dlio_hpc.core.train import BEGAN, ENDED, LONGEST_S, OPERATIONS, TOTAL_S, Recording
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import (
     AuxiliaryFilesSummary,
@@ -21,6 +22,7 @@ from dlio_hpc.results.run_result import (
     Disturbance,
     Epoch,
     EvaluationSummary,
+    PhaseSummary,
     RestoreSummary,
     SlowestRank,
     Summary,
@@ -52,7 +54,7 @@ class Merged(NamedTuple):
     auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 5, bins): read_activity.py defines the
     rows. time_bins: the time bins of `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan.
     disturbances (ranks, epochs + 1, columns): disturbance.py defines the columns; the last row is for all epochs
-    together.
+    together. phases (ranks, steps, columns) and latencies (ranks, steps, bins): those of Recording.
     """
 
     hosts: list[Host]
@@ -72,6 +74,8 @@ class Merged(NamedTuple):
     activity: Floats
     marks: Floats
     disturbances: Floats
+    phases: Floats
+    latencies: distributions.Counts
 
 
 # Columns of Merged.totals.
@@ -118,7 +122,8 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
     """
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
-    reads, counts = recording.reads, recording.counts
+    reads, counts, phases = recording.reads, recording.counts, recording.phases.copy()
+    phases[:, BEGAN : ENDED + 1] += offset
     totals = [
         counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s,
         reads.histograms[distributions.READ].sum(), reads.io_s, reads.hidden_s, recording.own_s,
@@ -139,6 +144,8 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
         reads.activity.by(offset, time_bins),
         marks + offset,
         recording.disturbances,
+        phases,
+        recording.latencies,
     )
 
 
@@ -171,7 +178,7 @@ def _gather(comm: "Intracomm", part: Any) -> Any:
 def epochs(merged: Merged, run: Run) -> list[Epoch]:
     """Return the result of each epoch that was started. The last epoch may be incomplete."""
     made = [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
-    if run.workload.only_writes_checkpoints:  # AU is of reading samples
+    if not run.workload.reads_samples:  # AU is of reading samples
         return [structs.replace(epoch, au_mlperf=None) for epoch in made]
     return made
 
@@ -259,7 +266,7 @@ def summary(merged: Merged, run: Run) -> Summary:
     samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
     busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
-    reads_samples = not run.workload.only_writes_checkpoints
+    reads_samples = run.workload.reads_samples
     is_timed = reads_samples and (totals[:, TIMED].any() or not samples)
     opens = int(totals[:, OPENS].sum())
     return Summary(
@@ -293,6 +300,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         verify_s=float(merged.verified[..., 0].sum(axis=1).mean()),
         overhead_s=float(totals[:, _OWN_S].mean()),
         samples_verified=int(merged.verified[..., 1].sum()),
+        metadata=_metadata(merged, run),
         auxiliary_files=_side_files(merged.auxiliary_files) if run.workload.dataset.auxiliary_files else None,
     )
 
@@ -316,6 +324,45 @@ def _file_operations(merged: Merged, opens: int, wall_s: float) -> dict[str, Any
         "close_latency_s": _latency(merged, distributions.CLOSE) if is_timed else None,
         "metadata_fraction": sum(handled_s) / (read_s + sum(handled_s)) if is_timed else None,
     }
+
+
+def _metadata(merged: Merged, run: Run) -> tuple[PhaseSummary, ...]:
+    """Return the summaries of the phases of a metadata workload, in their order. A phase that was not reached is left
+    out. The tuple is empty for other workloads.
+    """
+    keys = run.workload.metadata
+    names = () if keys is None else keys.phases
+    summaries = []
+    for place, name in enumerate(names):
+        records = merged.phases[:, place :: len(names)]
+        if records.shape[1]:
+            histogram = merged.latencies[:, place :: len(names)].sum(axis=(0, 1))
+            summaries.append(_phase_summary(name, records, histogram, merged.hosts))
+    return tuple(summaries)
+
+
+def _phase_summary(name: Phase, records: Floats, histogram: distributions.Counts, hosts: list[Host]) -> PhaseSummary:
+    """Return the summary of a phase. records: shape (ranks, repeats, columns)."""
+    began, ended, counts = records[..., BEGAN], records[..., ENDED], records[..., OPERATIONS]
+    start, first, last = began.min(axis=0), ended.min(axis=0), ended.max(axis=0)
+    # Operations of each rank until the first rank ends, if the rank makes them at a steady rate.
+    until_first = counts * np.clip((first - began) / (ended - began), 0.0, 1.0)
+    rates = counts.sum(axis=0) / (last - start)
+    rates_of_first = until_first.sum(axis=0) / (first - start)
+    busy = (ended - began).sum(axis=1)
+    latency = distributions.of_histogram(
+        histogram, float(records[..., TOTAL_S].sum()), float(records[..., LONGEST_S].max())
+    )
+    return PhaseSummary(
+        phase=name,
+        operations=int(counts.sum()),
+        per_s=float(np.median(rates)),
+        per_s_of_first=float(np.median(rates_of_first)),
+        rates=tuple(rates.tolist()),
+        wall_s=float(np.median(last - start)),
+        latency_s=latency,
+        slowest_rank=_slowest(hosts, busy),
+    )
 
 
 def _offered(workload: Workload, ranks: int) -> int:

@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from copy import copy
@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, clock, node_activity, own_cost
@@ -34,7 +35,7 @@ from dlio_hpc.core.distributions import (
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.evaluation import COLUMNS as EVALUATED
 from dlio_hpc.core.evaluation import EPOCH, EvaluationPasses
-from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.io_counters import PhaseRecord, Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.loaders.loader_choice import open_loader
 from dlio_hpc.core.node_activity import Meter
@@ -54,6 +55,12 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
+# Columns of Recording.phases.
+BEGAN, ENDED, OPERATIONS, TOTAL_S, LONGEST_S = range(5)
+PHASE_COLUMNS = 5
+Integers = npt.NDArray[np.int64]
+
+
 class Recording(NamedTuple):
     """Measurements of a rank. Shapes of arrays are in parentheses.
 
@@ -63,7 +70,9 @@ class Recording(NamedTuple):
     define the columns. verified (epochs started, 2): seconds spent on comparing contents, and number of samples
     compared. own_s: seconds that dlio-hpc itself took: the seconds that own_cost.py computes, and OWN_S of all
     checkpoints. counts: totals of all batches. disturbances (epochs started + 1, columns): disturbance.py defines the
-    columns; the last row is for all epochs together. stopped: whether time ran out before the end of the run.
+    columns; the last row is for all epochs together. phases (steps, columns): operations of a metadata workload; the
+    columns are the fields of PhaseRecord without the histogram; no rows for other workloads. latencies (steps, bins):
+    their histograms. stopped: whether time ran out before the end of the run.
     """
 
     steps: Floats
@@ -77,6 +86,8 @@ class Recording(NamedTuple):
     counts: Tally
     auxiliary_files: Counts
     disturbances: Floats
+    phases: Floats
+    latencies: Integers
     stopped: bool
 
 
@@ -284,6 +295,7 @@ class Recorder:
         self._verified_of: list[Any] = [row.data for row in self._verified]  # assignments to a memory view are fast
         self._bookkeeping_s = 0.0
         self._arrivals: list[tuple[float, ...]] = []
+        self._phases: list[PhaseRecord] = []
         self._evaluated: list[Floats] = []
         self._disturbances: list[Floats] = []
         self._other_processes_fetched = 0
@@ -304,6 +316,8 @@ class Recorder:
     def step(self, epoch: int, row: memoryview, batch: Batch) -> None:
         row[SAMPLES], row[BYTES] = len(batch.rows), batch.tally.bytes_read
         self._counts.count(batch.tally)
+        if batch.tally.phase is not None:
+            self._phases.append(batch.tally.phase)
         self.done += 1
         if self._reads.add(batch.tally):
             # Batches that are still being read were requested at most `ahead` steps ago.
@@ -383,7 +397,7 @@ class Recorder:
             steps, reads, np.array(self._arrivals[:epochs]), np.array(rows, float).reshape(-1, CHECKPOINTED),
             self.restored, np.array(passes).reshape(-1, EVALUATED), self._verified[:epochs], own_s, kept.counts,
             kept.auxiliary_files, np.vstack([spans, node_activity.together(spans)]),
-            True,
+            *_phases(self._phases[: len(steps)]), True,
         )  # fmt: skip
 
     def _rows(self) -> Floats:
@@ -402,8 +416,16 @@ class Recorder:
         evaluated = np.array(self._evaluated).reshape(-1, EVALUATED)
         return Recording(
             steps, self._reads, arrivals, checkpoints, self.restored, evaluated, verified, own_s, self._counts,
-            auxiliary_files, disturbances, self.stopped,
+            auxiliary_files, disturbances, *_phases(self._phases), self.stopped,
         )  # fmt: skip
+
+
+def _phases(records: Sequence[PhaseRecord]) -> tuple[Floats, Integers]:
+    """Return the fields `phases` and `latencies` of Recording."""
+    if not records:
+        return np.empty((0, PHASE_COLUMNS)), np.empty((0, 0), np.int64)
+    table = [(one.began, one.ended, one.operations, one.total_s, one.longest_s) for one in records]
+    return np.array(table, float), np.array([one.histogram for one in records])
 
 
 def _written(saved: "list[tuple[float, float, float, float, Saved | Future[Saved]]]") -> int:

@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import InvalidRun, shortened
+from dlio_hpc.config.metadata_keys import Phase
 from dlio_hpc.files import rundir
 
 
@@ -258,6 +259,27 @@ class SlowestRank(Struct, frozen=True):
     """busy_s of this rank, divided by busy_s of the median rank."""
 
 
+class PhaseSummary(Struct, frozen=True):
+    """A phase of a metadata workload. If the phase was repeated, rates and times are medians over the repeats."""
+
+    phase: Phase
+    """Name of the phase, such as create."""
+    operations: int
+    """Number of operations of all ranks in all repeats."""
+    per_s: float
+    """Operations of all ranks per second, from the start of the first rank to the end of the last rank."""
+    per_s_of_first: float
+    """Operations of all ranks per second until the first rank has ended, if each rank makes them at a steady rate."""
+    rates: tuple[float, ...]
+    """per_s of each repeat."""
+    wall_s: float
+    """Seconds from the start of the first rank to the end of the last rank."""
+    latency_s: Distribution | None
+    """Latency of the operations, from a histogram with eight bins per octave; null: there were none."""
+    slowest_rank: SlowestRank
+    """The rank that took longest for its operations, over all repeats."""
+
+
 class Summary(Struct, frozen=True):
     """Summary of all epochs and ranks of a warm-up or measurement. Fields without a description are metrics;
     results.metrics defines them. Every metric except au_mlperf includes the first step of each epoch. If the workload
@@ -312,6 +334,8 @@ class Summary(Struct, frozen=True):
     """The checkpoints that were read after the last step; null: the run read none."""
     evaluation: EvaluationSummary | None = None
     """The evaluation passes; null: the run had none."""
+    metadata: tuple[PhaseSummary, ...] = ()
+    """The phases of a metadata workload, in their order; empty for other workloads."""
     preprocess_s: float = 0.0
     """Time that the preprocessing threads of a rank spend, summed over the threads, as the mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None

@@ -13,6 +13,7 @@ from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
+from dlio_hpc.core.loaders.metadata import MetadataLoader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.rank_shares import steps_per_epoch
@@ -67,6 +68,8 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = F
     even if their contents are not compared.
     """
     workload = run.workload
+    if workload.metadata is not None:
+        return MetadataLoader(comm, run, workload.metadata, ranks_on_node)
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
     paths = dataset_folder.paths(run.stored)

@@ -1,0 +1,79 @@
+"""The keys of a workload's `metadata`: operations on files and directories as a load of its own."""
+
+from typing import Annotated, Literal, get_args
+
+from msgspec import Meta, Struct
+
+from dlio_hpc.base import units
+from dlio_hpc.base.serialization import refuse
+
+Phase = Literal[
+    "mkdir", "create", "write", "stat", "readdir", "open_read_close", "rename", "unlink", "rmdir"
+]  # fmt: skip
+PHASES: tuple[Phase, ...] = get_args(Phase)
+# Phases that work on files which `create` made, and on directories which `mkdir` made.
+_ON_FILES: tuple[Phase, ...] = ("write", "stat", "open_read_close", "rename", "unlink")
+# Largest number of directories of a tree, and of operations of a rank in a phase.
+_MOST_LEAVES, _MOST_FILES = 10**6, 10**8
+
+
+class Metadata(Struct, frozen=True, forbid_unknown_fields=True):
+    """Operations on files and directories. Each step is a phase: all ranks make the operations of this phase, and then
+    wait for each other. An epoch consists of all phases; train.epochs repeats them, in new folders.
+    """
+
+    files: units.Positive
+    """Number of files, and of directories, that each rank creates. Example: 10000"""
+    phases: Annotated[tuple[Phase, ...], Meta(min_length=1)] = PHASES
+    """Phases, in the order in which they are made. mkdir, rmdir: create and remove empty directories. create: create
+    empty files. write: open a file, write `bytes`, and close it. stat: get the attributes of a file. readdir: list the
+    folders. open_read_close: open a file, read `bytes`, and close it. rename, unlink: rename and remove files.
+    """
+    bytes: units.Size = units.Size(0)
+    """Bytes that are written to and read from each file. Example: 4 KiB"""
+    folders: Literal["own", "shared"] = "own"
+    """own: each rank creates its files in a folder of its own; shared: all ranks create their files in one folder."""
+    depth: Annotated[int, Meta(ge=0, le=20)] = 0
+    """Levels of subfolders in each folder. The files are divided evenly among the subfolders of the lowest level."""
+    width: units.Positive = 1
+    """Number of subfolders in each folder of the levels above. Example: 10"""
+    shift_nodes: units.Natural = 1
+    """Number of nodes between the rank that creates a file and the rank that works on it in the next phase. The number
+    is added again for each further phase, so that the client of a node has not seen a file before it works on it. 0:
+    each rank works on its own files.
+    """
+    shuffle: bool = True
+    """Work on the files of a phase in random order, except when they are created."""
+    fsync: bool = False
+    """Call fsync after each write."""
+    time_limit: units.Seconds | None = None
+    """Time after which a rank ends a phase, although operations are left; null: no limit. It does not end rename,
+    because the phases after it need all files under their new names. Example: 30 s
+    """
+
+    def __post_init__(self) -> None:
+        first = self.phases.index("create") if "create" in self.phases else len(self.phases)
+        early = [phase for phase in self.phases[:first] if phase in _ON_FILES]
+        refuse(
+            (len(set(self.phases)) < len(self.phases), "phases: each phase may be given once"),
+            (bool(early), f"phases: {', '.join(early)} works on files, so create must come before"),
+            (
+                "rmdir" in self.phases and "mkdir" not in self.phases[: self.phases.index("rmdir")],
+                "phases: rmdir removes directories, so mkdir must come before",
+            ),
+            (
+                "write" in self.phases and not self.bytes,
+                "phases: write needs bytes, such as bytes: 4 KiB; leave write out for empty files",
+            ),
+            (self.files > _MOST_FILES, f"files: at most {_MOST_FILES:,}"),
+            (self.leaves > min(self.files, _MOST_LEAVES), "width ** depth: at most one subfolder for each file"),
+        )
+
+    @property
+    def leaves(self) -> int:
+        """Number of folders of the lowest level in each folder."""
+        return int(self.width**self.depth)
+
+    def place(self, phase: Phase) -> int:
+        """Return the index of a phase."""
+        return self.phases.index(phase)

@@ -1,0 +1,154 @@
+"""Loader of a metadata workload. Each batch is a phase: the rank makes its operations on files and directories."""
+
+import os
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.config.metadata_keys import Metadata, Phase
+from dlio_hpc.core import clock, distributions, metadata_operations
+from dlio_hpc.core.io_counters import PhaseRecord, Tally
+from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.dataset.rank_shares import share
+from dlio_hpc.dataset.sample_layout import Place, Places
+from dlio_hpc.dataset.sample_order import Order
+from dlio_hpc.files import safe_folders
+from dlio_hpc.plan.plan import Run
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+# Number of operations between two looks at the clock.
+_CHUNK = 256
+# Phases that create what the other phases work on, by the phases that work on it.
+_MAKER: dict[Phase, Phase] = {"mkdir": "mkdir", "rmdir": "mkdir"}
+
+
+class MetadataLoader:
+    """Loader of a metadata workload. The operations are made in the output folder of the run, which becomes the working
+    directory of the rank until close(): paths are then short, and no other user can replace a folder on the way.
+    ranks_on_node: number of ranks on a node.
+    """
+
+    def __init__(self, comm: "Intracomm", run: Run, keys: Metadata, ranks_on_node: int) -> None:
+        self._comm, self._keys, self._ranks_on_node = comm, keys, ranks_on_node
+        self._root, self._epoch = run.outputs, 0
+        self._home = os.getcwd()
+        self._made: dict[Phase, list[int]] = {}
+        self._count = 0  # operations of this rank in the phase before
+        clock.assemble(comm)  # rank 0 creates the folder
+        if comm.rank == 0:
+            _enter(self._root)
+        clock.assemble(comm)
+        if comm.rank:
+            _enter(self._root)
+
+    def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
+        """Yield a batch after each phase. The folders are made before the first phase, and are not measured."""
+        self._made = {}
+        for place, phase in enumerate(self._keys.phases):
+            if place:
+                before = self._keys.phases[place - 1]
+                if before in ("mkdir", "create"):
+                    self._made[before] = self._comm.allgather(self._count)
+            else:
+                self._make_folders()
+            tally = Tally()
+            tally.phase = self._phase(place, phase)
+            stamp = clock.now()
+            tally.add(stamp, 0)  # a step without a dataset counts a read of no bytes
+            yield Batch(Places(np.zeros((len(Place._fields), 1), np.int64)), np.zeros((1, 0), np.uint8), tally)
+        self._epoch += 1
+
+    def close(self) -> None:
+        os.chdir(self._home)
+
+    def _make_folders(self) -> None:
+        """Make the folders of the epoch: each rank its own, or a part of the shared ones."""
+        clock.assemble(self._comm)
+        own = range(self._keys.leaves)
+        leaves = own if self._keys.folders == "own" else own[slice(*share(len(own), self._comm.size, self._comm.rank))]
+        try:
+            for leaf in leaves:
+                os.makedirs(self._folder(self._comm.rank, leaf), exist_ok=True)
+        except OSError as fault:
+            raise self._fault("mkdir", fault) from fault
+        clock.assemble(self._comm)
+
+    def _phase(self, place: int, phase: Phase) -> PhaseRecord:
+        """Make the operations of a phase, until the time limit."""
+        owner = self._owner(place, phase)
+        operations, took, limit = metadata_operations.of(phase, self._keys), array("d"), self._keys.time_limit
+        began = clock.now()
+        try:
+            for paths in self._paths(place, phase, owner):
+                operations(paths, took)
+                if limit is not None and phase != "rename" and clock.now() - began >= limit:
+                    break
+        except OSError as fault:
+            raise self._fault(phase, fault) from fault
+        ended = clock.now()
+        self._count = len(took)
+        seconds = np.frombuffer(took) if len(took) else np.empty(0)
+        longest = float(seconds.max(initial=0.0))
+        return PhaseRecord(began, ended, len(took), distributions.histogram(seconds), float(seconds.sum()), longest)
+
+    def _owner(self, place: int, phase: Phase) -> int:
+        """Return the rank on whose files this rank works. place: index of the phase."""
+        maker = _MAKER.get(phase, "create")
+        if phase == maker or maker not in self._keys.phases:
+            return self._comm.rank
+        apart = place - self._keys.phases.index(maker)
+        return (self._comm.rank + apart * self._keys.shift_nodes * self._ranks_on_node) % self._comm.size
+
+    def _paths(self, place: int, phase: Phase, owner: int) -> Iterator[Sequence[str]]:
+        """Yield the paths of the operations of a phase, some at a time."""
+        if phase == "readdir":
+            folders = [self._folder(owner, leaf) for leaf in range(self._keys.leaves)]
+            yield from (folders[first : first + _CHUNK] for first in range(0, len(folders), _CHUNK))
+            return
+        maker = _MAKER.get(phase, "create")
+        count = self._keys.files if phase == maker else self._made[maker][owner]
+        name = "d" if maker == "mkdir" else "f"
+        is_renamed = "rename" in self._keys.phases[:place] and maker == "create"
+        end = f".{owner}{metadata_operations.RENAMED if is_renamed else ''}"
+        folders = [f"{self._folder(owner, leaf)}/{name}" for leaf in range(self._keys.leaves)]
+        leaves, files = self._keys.leaves, self._keys.files
+        order = np.arange(count, dtype=np.int32)
+        if self._keys.shuffle and phase != maker:
+            np.random.default_rng((self._epoch, place, owner)).shuffle(order)
+        for first in range(0, count, _CHUNK):
+            numbers = order[first : first + _CHUNK].tolist()
+            yield [f"{folders[number * leaves // files]}{number}{end}" for number in numbers]
+
+    def _folder(self, rank: int, leaf: int) -> str:
+        """Return the path of a folder of the lowest level. rank: rank whose folder it is."""
+        top = f"{self._epoch}/{rank if self._keys.folders == 'own' else 'shared'}"
+        digits = [str(leaf // self._keys.width**level % self._keys.width) for level in range(self._keys.depth)]
+        return "/".join([top, *reversed(digits)])
+
+    def _fault(self, phase: Phase, fault: OSError) -> InfrastructureError:
+        where = os.path.join(self._root, os.fsdecode(fault.filename or ""))
+        return InfrastructureError(f"{phase}: cannot use {of_system(fault, where)}")
+
+
+def _enter(path: str) -> None:
+    """Create the output folder if it does not exist, and make it the working directory. Raise ConfigError if it is a
+    link or belongs to another user.
+    """
+    try:
+        safe_folders.make(os.path.dirname(path))
+        if not os.path.lexists(path):
+            os.mkdir(path, 0o700)  # no other user can add files
+        with safe_folders.opened(path) as folder:
+            if not safe_folders.is_mine(folder):
+                raise ConfigError(
+                    f"{path} belongs to user {safe_folders.owner(folder)}, so nothing is written to it; choose another "
+                    "--data"
+                )
+            os.fchdir(folder)
+    except OSError as fault:
+        raise InfrastructureError(f"cannot use {of_system(fault, path)}; choose another --data") from fault

@@ -1,0 +1,88 @@
+"""The operations of a metadata workload, each timed. The loops have as few statements as possible, because an operation
+on a file system in memory takes only one or two microseconds.
+"""
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from dlio_hpc.config.metadata_keys import Metadata, Phase
+from dlio_hpc.core.clock import now
+
+# Function that makes the operations on some paths, and appends the seconds that each took to the array.
+Operations = Callable[[Sequence[str], "array[float]"], None]
+_CREATE, _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
+# Addition to the name of a file that was renamed.
+RENAMED = ".r"
+
+
+def of(phase: Phase, keys: Metadata) -> Operations:
+    """Return the operations of a phase."""
+    simple: dict[Phase, Callable[[str], object]] = {
+        "mkdir": os.mkdir, "rmdir": os.rmdir, "stat": os.stat, "unlink": os.unlink, "readdir": _listed,
+    }  # fmt: skip
+    if phase in simple:
+        return partial(_made, simple[phase])
+    made: dict[Phase, Operations] = {
+        "create": _created,
+        "write": partial(_written, bytes(keys.bytes), keys.fsync),
+        "open_read_close": partial(_read, keys.bytes),
+        "rename": _renamed,
+    }
+    return made[phase]
+
+
+def _made(operation: Callable[[str], object], paths: Iterable[str], took: "array[float]") -> None:
+    add = took.append
+    for path in paths:
+        began = now()
+        operation(path)
+        add(now() - began)
+
+
+def _created(paths: Iterable[str], took: "array[float]") -> None:
+    add, opened, close = took.append, os.open, os.close
+    for path in paths:
+        began = now()
+        close(opened(path, _CREATE, _NEW))
+        add(now() - began)
+
+
+def _written(data: bytes, is_synced: bool, paths: Iterable[str], took: "array[float]") -> None:
+    add, opened, write, close, flags = took.append, os.open, os.write, os.close, os.O_WRONLY | os.O_CLOEXEC
+    for path in paths:
+        began = now()
+        file = opened(path, flags)
+        if write(file, data) != len(data):
+            raise OSError(f"only a part of the {len(data)} bytes was written")
+        if is_synced:
+            os.fsync(file)
+        close(file)
+        add(now() - began)
+
+
+def _read(size: int, paths: Iterable[str], took: "array[float]") -> None:
+    add, opened, read, close, flags = took.append, os.open, os.read, os.close, os.O_RDONLY | os.O_CLOEXEC
+    for path in paths:
+        began = now()
+        file = opened(path, flags)
+        if size:
+            read(file, size)
+        close(file)
+        add(now() - began)
+
+
+def _renamed(paths: Iterable[str], took: "array[float]") -> None:
+    add, rename = took.append, os.rename
+    for path in paths:
+        target = path + RENAMED
+        began = now()
+        rename(path, target)
+        add(now() - began)
+
+
+def _listed(path: str) -> None:
+    with os.scandir(path) as entries:
+        for _ in entries:
+            pass
