@@ -389,7 +389,9 @@ class Recorder:
         reads.fold(steps)
         saved = [row for row in list(self._checkpoints) if row[0] < epochs]
         rows = [(*row[:-1], *_figures(row[-1])) for row in saved[: _written(saved)]]
-        own_s = own_cost.seconds(workload, steps, reads.waited_s, kept.auxiliary_files.time_s, kept.bookkeeping_s)
+        phases = self._phases[: len(steps)]
+        waited_s = reads.waited_s + sum(phase.total_s for phase in phases)
+        own_s = own_cost.seconds(workload, steps, waited_s, kept.auxiliary_files.time_s, kept.bookkeeping_s)
         own_s += sum(row[3] for row in rows)
         passes = [row for row in list(self._evaluated) if row[EPOCH] < epochs]
         spans = np.array(self._disturbances[:epochs])
@@ -397,7 +399,7 @@ class Recorder:
             steps, reads, np.array(self._arrivals[:epochs]), np.array(rows, float).reshape(-1, CHECKPOINTED),
             self.restored, np.array(passes).reshape(-1, EVALUATED), self._verified[:epochs], own_s, kept.counts,
             kept.auxiliary_files, np.vstack([spans, node_activity.together(spans)]),
-            *_phases(self._phases[: len(steps)]), True,
+            *_phases(phases), True,
         )  # fmt: skip
 
     def _rows(self) -> Floats:
@@ -407,7 +409,8 @@ class Recorder:
     def recording(self, auxiliary_files: Counts, workload: Workload) -> Recording:
         steps = self._rows()
         self._reads.fold(steps)
-        own_s = own_cost.seconds(workload, steps, self._reads.waited_s, auxiliary_files.time_s, self._bookkeeping_s)
+        waited_s = self._reads.waited_s + sum(phase.total_s for phase in self._phases)
+        own_s = own_cost.seconds(workload, steps, waited_s, auxiliary_files.time_s, self._bookkeeping_s)
         own_s += sum(own for _, _, _, own, _ in self._checkpoints)
         rows = [(*row, *_figures(saved)) for *row, saved in self._checkpoints]
         checkpoints = np.array(rows, float).reshape(-1, CHECKPOINTED)

@@ -53,6 +53,15 @@ class MeasurementDocument(Struct, frozen=True):
     checkpoint_safe_s: float | None
     restore_s: float | None
     restore_gap_s: float | None
+    mkdir_per_s: float | None
+    create_per_s: float | None
+    write_per_s: float | None
+    stat_per_s: float | None
+    readdir_per_s: float | None
+    open_read_close_per_s: float | None
+    rename_per_s: float | None
+    unlink_per_s: float | None
+    rmdir_per_s: float | None
 
 
 class PointDocument(Struct, frozen=True):

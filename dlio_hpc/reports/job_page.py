@@ -214,6 +214,8 @@ def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Bl
     if run.run.workload.only_writes_checkpoints:
         legend = job_rows.CHECKPOINT_LEGEND
         measured = Table("", job_rows.CHECKPOINTS, job_rows.checkpoints(summary), legend=legend)
+    if run.run.workload.metadata is not None:
+        measured = Table("", job_rows.PHASES, job_rows.phases(run, summary), legend=job_rows.PHASE_LEGEND)
     return [
         Lines(lines, "red" if done is not None else ""),
         measured,

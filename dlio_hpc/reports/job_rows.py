@@ -1,7 +1,7 @@
 """Measurements of a job as table rows and lines, for the terminal and the HTML page."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.analysis.study.spread_reasons import Repeat
@@ -9,12 +9,14 @@ from dlio_hpc.base import units
 from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.metadata_keys import Metadata
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.dataset import checkpoint_files, planned_bytes
 from dlio_hpc.files import rundir
 from dlio_hpc.lustre.layout_record import Record, describe
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
+from dlio_hpc.results import metrics
 from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
 from dlio_hpc.results.run_result import Distribution, Epoch, Generated, Result, Summary
 
@@ -24,6 +26,11 @@ RUNS_LEGEND = "wall, wait, compute, sync: seconds. storage: bytes that came from
 CHECKPOINT_RUNS = ("run", "MB/s written", "MB/s read", "storage")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "p99.9", "max")
 CHECKPOINTS = ("checkpoints", "number", "bytes", "MB/s", "median s", "slowest s")
+PHASES = ("phase", "operations", "per s", "first rank", "spread", "slowest rank")
+PHASE_LEGEND = (
+    "per s: operations of all ranks / time from the first start to the last end; median of the repeats. first rank: "
+    "the same until the first rank ends. spread: (largest - smallest) / median of the repeats."
+)
 CHECKPOINT_LEGEND = "Seconds of the slowest rank: write and fsync, or open and read. MB/s: bytes / these seconds."
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
 # Shares of the wall time. A smaller own cost is not mentioned, and a larger one limits the rates.
@@ -50,6 +57,8 @@ def workload(outcome: JobOutcome) -> str:
     dataset, reader = work.dataset, work.reader
     ranks = f"{counted(plan.nodes, 'node')} x {counted(plan.ranks_per_node, 'rank')}"
     readers = counted(reader.read_threads, "worker process" if reader.worker_processes else "reader thread")
+    if work.metadata is not None:
+        return f"{work.name}: {_operations(work.metadata, plan)}\n{ranks}, {_repeats(work)}" + _several(plan)
     if (saved := work.checkpoint) is not None and work.only_writes_checkpoints:
         return f"{work.name}: {_saved(saved, plan)}\n{ranks}" + _several(plan)
     return (
@@ -60,12 +69,29 @@ def workload(outcome: JobOutcome) -> str:
     )
 
 
+def _operations(keys: Metadata, plan: Plan) -> str:
+    """Return a description of the operations of a metadata workload."""
+    files = f"{counted(keys.files, 'file')} per rank, {counted(keys.files * plan.ranks, 'file')}"
+    content = f" of {format_size(keys.bytes)}" if keys.bytes else ", empty"
+    tree = f" with {counted(keys.leaves, 'subfolder')}" if keys.leaves > 1 else ""
+    folders = {"own": f"a folder per rank{tree}", "shared": f"one folder{tree}"}[keys.folders]
+    return f"{files}{content}, {folders}\nphases: {', '.join(keys.phases)}"
+
+
+def _repeats(work: Workload) -> str:
+    return "once" if work.train.epochs == 1 else f"{work.train.epochs} times"
+
+
+def _only(work: Workload) -> str:
+    return "checkpoints only" if work.only_writes_checkpoints else "operations on files and directories"
+
+
 def places(outcome: JobOutcome) -> list[tuple[str, str]]:
     """Return facts on the folders of a job: the dataset, and each folder of checkpoints and auxiliary files with its
     file system.
     """
     first = outcome.plan.runs[0]
-    rows = [("data", "none: checkpoints only" if first.workload.only_writes_checkpoints else first.dataset)]
+    rows = [("data", first.dataset if first.workload.reads_samples else f"none: {_only(first.workload)}")]
     writing = [run for run in outcome.runs if run.run.kind != "generate" and run.run.workload.writes_outputs]
     known = {run.run.outputs: run.result.outputs_on for run in writing if run.result is not None}
     return rows + [
@@ -162,12 +188,29 @@ def of_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], list[list[str]]]
     """Return the header and the rows of a table of runs: a row for each run, and a last row with the medians of the
     measured runs. `runs` must have summaries.
     """
-    only_writes = runs[0].run.workload.only_writes_checkpoints
-    header, values = (CHECKPOINT_RUNS, _checkpoint_values) if only_writes else (RUNS, _values)
+    work = runs[0].run.workload
+    header, values = (CHECKPOINT_RUNS, _checkpoint_values) if work.only_writes_checkpoints else (RUNS, _values)
+    if work.metadata is not None:
+        header, values = _phase_runs(runs)
     measured = [values(run) for run in runs if run.run.kind == "measure"]
     medians = [None if None in column else statistics.median(column) for column in zip(*measured, strict=True)]
     rows = [[run.name, *_formatted(values(run), header)] for run in runs]
     return header, [*rows, [f"median of {len(measured)}", *_formatted(medians, header)]]
+
+
+def _phase_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], Callable[[RunOutcome], list[float | None]]]:
+    """Return the header of a table of runs of a metadata workload, and a function that returns the values of a run."""
+    keys = runs[0].run.workload.metadata
+    assert keys is not None
+    names = [metrics.of_phase(phase) for phase in keys.phases]
+
+    def rates(run: RunOutcome) -> list[float | None]:
+        assert run.result is not None
+        assert run.result.summary is not None
+        known = metrics.values(run.result.summary)
+        return [known.get(name) for name in names]
+
+    return ("run", *(f"{phase}/s" for phase in keys.phases)), rates
 
 
 def _values(run: RunOutcome) -> list[float | None]:
@@ -255,6 +298,8 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
         ("open of a file", summary.open_latency_s),
         ("close of a file", summary.close_latency_s),
     ]
+    if run.run.workload.metadata is not None:
+        rows = [(phase.phase, phase.latency_s) for phase in summary.metadata]
     if run.run.workload.only_writes_checkpoints:
         saved, restored = summary.checkpoint, summary.restored
         rows = [
@@ -287,6 +332,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     """Return the facts about a run that are not in the tables, each as a pair of label and text."""
     if run.run.workload.only_writes_checkpoints:
         return _facts_of_checkpoints(run, summary)
+    if run.run.workload.metadata is not None:
+        return _facts_of_metadata(run, summary)
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
@@ -343,6 +390,47 @@ def _metadata(run: RunOutcome, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "metadata", f"{share}; {rate}{advice}"
 
 
+def phases(run: RunOutcome, summary: Summary) -> list[list[str]]:
+    """Return a row per phase of a metadata workload (header: PHASES)."""
+    rows = []
+    for phase in summary.metadata:
+        low, high = min(phase.rates), max(phase.rates)
+        spread = "-" if len(phase.rates) < 2 else f"{100 * (high - low) / phase.per_s:.0f} %"
+        slowest = f"{phase.slowest_rank.rank} on {phase.slowest_rank.host}, {phase.slowest_rank.ratio:.2f} x"
+        rows.append(
+            [
+                phase.phase,
+                f"{phase.operations:,}",
+                f"{phase.per_s:,.0f}",
+                f"{phase.per_s_of_first:,.0f}",
+                spread,
+                slowest,
+            ]
+        )
+    return rows
+
+
+def _facts_of_metadata(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
+    """Return the facts about a run of a metadata workload."""
+    return [
+        *_own_cost(summary, run.run.workload),
+        *_answered(run),
+        *spread_reasons.facts(None if run.result is None else run.result.disturbance),
+    ]
+
+
+def _answered(run: RunOutcome) -> Iterator[tuple[str, str]]:
+    """Yield a fact if the client of the node that created a file may answer operations on it."""
+    keys = run.run.workload.metadata
+    nodes = 1 if run.result is None else run.result.nodes
+    if keys is not None and (nodes == 1 or not keys.shift_nodes % nodes):
+        yield (
+            "cache",
+            "each rank works on files that its own node created, so the node's client may answer stat, readdir and "
+            "opens from memory: these rates are not rates of storage" + ("; use -N 2 or more" if nodes == 1 else ""),
+        )
+
+
 def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     """Return the facts about a run that only writes checkpoints."""
     unread = [] if summary.restored else [("restored", "not measured: checkpoint.reads is 0")]
@@ -362,6 +450,8 @@ def main_rate(run: RunOutcome) -> tuple[str, float] | None:
     summary = None if run.result is None else run.result.summary
     if summary is None:
         return None
+    if run.run.workload.metadata is not None:
+        return (f"{summary.metadata[0].phase}/s", summary.metadata[0].per_s) if summary.metadata else None
     if not run.run.workload.only_writes_checkpoints:
         return None if summary.samples_per_s is None else ("samples/s", summary.samples_per_s)
     return None if summary.checkpoint is None else ("checkpoint MB/s", summary.checkpoint.write_MBps)

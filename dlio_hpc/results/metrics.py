@@ -6,15 +6,17 @@ is then also a value of --metric.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from dlio_hpc.base.units import format_seconds
+from dlio_hpc.config.metadata_keys import Phase
 from dlio_hpc.results.run_result import Summary
 
 MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
     "opens_per_s", "open_p99_s", "metadata_fraction", "slowest_rank_ratio", "checkpoint_write_MBps",
-    "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s",
+    "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s", "mkdir_per_s", "create_per_s",
+    "write_per_s", "stat_per_s", "readdir_per_s", "open_read_close_per_s", "rename_per_s", "unlink_per_s", "rmdir_per_s",
 ]  # fmt: skip
 # Unit "share": a number from 0 to 1, printed in percent. Unit "x": a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
@@ -67,6 +69,19 @@ def _safe(summary: Summary) -> float | None:
     if checkpoint is None or checkpoint.safe_s is None or checkpoint.fsync_s.max == 0:
         return None
     return checkpoint.safe_s.p50
+
+
+def _rate(phase: Phase) -> Metric:
+    """Return the metric of a phase of a metadata workload."""
+
+    def value(summary: Summary) -> float | None:
+        return next((one.per_s for one in summary.metadata if one.phase == phase), None)
+
+    return Metric(
+        f"{phase} operations", "1/s", True,
+        "operations of all ranks / time from the first start to the last end, median over repeats",
+        "timestamps of each rank", "the workload has no such phase", value,
+    )  # fmt: skip
 
 
 METRICS: dict[MetricName, Metric] = {
@@ -156,7 +171,21 @@ METRICS: dict[MetricName, Metric] = {
         "timestamps of each checkpoint", "checkpoint.reads is not set",
         lambda summary: None if summary.restored is None else summary.restored.gap_s,
     ),
+    "mkdir_per_s": _rate("mkdir"),
+    "create_per_s": _rate("create"),
+    "write_per_s": _rate("write"),
+    "stat_per_s": _rate("stat"),
+    "readdir_per_s": _rate("readdir"),
+    "open_read_close_per_s": _rate("open_read_close"),
+    "rename_per_s": _rate("rename"),
+    "unlink_per_s": _rate("unlink"),
+    "rmdir_per_s": _rate("rmdir"),
 }  # fmt: skip
+
+
+def of_phase(phase: Phase) -> MetricName:
+    """Return the metric of a phase of a metadata workload."""
+    return cast(MetricName, f"{phase}_per_s")
 
 
 def values(summary: Summary) -> dict[str, float]:

@@ -10,8 +10,9 @@ from msgspec import Struct, structs
 from dlio_hpc.analysis.storage_check import Outcome
 from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.base.nights import night_of
+from dlio_hpc.config.metadata_keys import PHASES
 from dlio_hpc.plan import night_chain
-from dlio_hpc.results.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS, MetricName, of_phase
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 
 # Cache outcomes from worst to best. A single cached run disqualifies the whole group.
@@ -69,10 +70,10 @@ class Group(Struct, frozen=True, dict=True):
 
     @property
     def main_metrics(self) -> tuple[MetricName, ...]:
-        """Metrics that are compared by default: samples/s and the bandwidth of checkpoints, without those that no run
-        has.
+        """Metrics that are compared by default: samples/s, the bandwidth of checkpoints, and the rates of the phases of
+        a metadata workload, without those that no run has.
         """
-        mains: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps")
+        mains: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps", *map(of_phase, PHASES))
         return tuple(metric for metric in mains if self.values(metric)) or mains[:1]
 
     @property
