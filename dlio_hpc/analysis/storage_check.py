@@ -8,8 +8,10 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.base.units import counted, format_size, rounded_up
+from dlio_hpc.config.metadata_keys import Metadata
 from dlio_hpc.dataset import minimum_size
 from dlio_hpc.files import storage_proofs
+from dlio_hpc.files.filesystem import LOCAL
 from dlio_hpc.files.storage_proofs import COUNTED, MEMORY, Proofs
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.probe_result import StorageProbe
@@ -23,6 +25,8 @@ ENOUGH = minimum_size.TIMES_MEMORY
 # A run that is faster than the probe's loop with O_DIRECT by more than this factor is in doubt, unless its bytes were
 # counted. The factor covers the noise between the probe and the run.
 FASTER = 1.25
+# What is said of a metadata workload whose operations the servers answered.
+_SERVED = "the servers of the file system answered: each rank worked on files of another node"
 # Fields of an epoch, and of the evaluation passes, that show where their bytes came from.
 _COUNTS = (
     "storage_bytes_read", "client_bytes_asked", "client_bytes_read", "client_bytes_kept", "page_cache_fraction",
@@ -67,7 +71,7 @@ class Storage(Struct, frozen=True):
     only checkpoints, which it writes and may also read. unwritten: reason why these checkpoints may be in memory; None
     if they reached storage. remarks: a sentence if evaluation passes may not have read storage, and a sentence if the
     checkpoints of a run that reads samples may not have reached storage. The remarks do not change the outcome, which
-    depends on the samples.
+    depends on the samples. is_metadata: whether the run made operations of a metadata workload.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -81,6 +85,7 @@ class Storage(Struct, frozen=True):
     is_written: bool = False
     unwritten: str | None = None
     remarks: tuple[str, ...] = ()
+    is_metadata: bool = False
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
         """Return what the run measured: storage, cached, unknown or nothing read. It is "cached" if the share of bytes
@@ -90,7 +95,7 @@ class Storage(Struct, frozen=True):
         if self.cached is not None and self.cached > limit:
             return "cached"
         if self.unwritten is not None:
-            return "unknown" if self.unwritten.startswith(_MAYBE) else "cached"
+            return "unknown" if self.unwritten.startswith((_MAYBE, _MAYBE_SERVED)) else "cached"
         if not self.epochs:
             return "storage" if self.is_written else "nothing read"
         return "unknown" if any(epoch.cached is None for epoch in self.epochs) else "storage"
@@ -102,7 +107,7 @@ class Storage(Struct, frozen=True):
             read = structs.replace(self, unwritten=None)
             return f"{read.text(limit) if self.epochs else outcome}; {self.unwritten}"
         if self.is_written and not self.epochs:
-            return "the checkpoints reached storage (fsync)"
+            return _SERVED if self.is_metadata else "the checkpoints reached storage (fsync)"
         if outcome == "nothing read":
             return "nothing was read from storage"
         if outcome == "unknown":
@@ -138,11 +143,14 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None, probe: Sto
     dataset, memory = result.dataset.bytes, result.memory_bytes
     is_written = bool(result.summary and result.summary.checkpoint) and _only_writes(run)
     unwritten = _unwritten(run, result) if is_written else None
+    if run.workload.metadata is not None:
+        is_written, unwritten = True, _unserved(run.workload.metadata, result)
+        advice = ("-N 2",) if result.nodes == 1 else ()
     if unwritten is not None and run.workload.checkpoint is not None and not run.workload.checkpoint.fsync:
         advice = ("-S checkpoint.fsync=true", *advice)
     return Storage(
         epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice, is_written, unwritten,
-        tuple(_remarks(run, result)),
+        tuple(_remarks(run, result)), run.workload.metadata is not None,
     )  # fmt: skip
 
 
@@ -217,6 +225,20 @@ def _unwritten(run: Run, result: Result) -> str | None:
         return "the checkpoints may still be in memory: set checkpoint.fsync"
     if not storage_proofs.of(kind, facts).fsync:
         return f"{_MAYBE} on {kind} may end before they are on storage"
+    return None
+
+
+def _unserved(keys: Metadata, result: Result) -> str | None:
+    """Return the reason why a node, and not the servers of the file system, may have answered operations on files.
+    Return None if there is none.
+    """
+    kind, facts = _outputs(result)
+    if kind in MEMORY or storage_proofs.MEMORY_DEVICE in facts:
+        return f"the operations were made in memory: {kind if kind in MEMORY else storage_proofs.MEMORY_DEVICE}"
+    if kind in LOCAL:
+        return f"{_MAYBE_SERVED}: {kind} belongs to one node, which makes operations in memory and writes them later"
+    if result.nodes == 1 or not keys.shift_nodes % result.nodes:
+        return f"{_MAYBE_SERVED}: each rank worked on files that its own node created"
     return None
 
 
@@ -300,6 +322,7 @@ class _Counted(NamedTuple):
 
 # Beginning of the reason why it is not known whether checkpoints reached storage.
 _MAYBE = "the checkpoints may still be in memory: fsync"
+_MAYBE_SERVED = "it is unknown whether the file system or the node answered"
 _NOT_COUNTED, _BYPASSED = "not counted", "O_DIRECT bypasses the page cache"
 
 

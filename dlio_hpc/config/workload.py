@@ -171,7 +171,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def writes_outputs(self) -> bool:
-        """Whether a run writes checkpoints or auxiliary files."""
+        """Whether a run writes checkpoints, auxiliary files, or the files of a metadata workload."""
+        if self.metadata is not None:
+            return True
         return self.checkpoint is not None or any(side.access == "write" for side in self.dataset.auxiliary_files)
 
     @property

@@ -228,7 +228,7 @@ def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSErro
 
 def _require_file_system(plan: Plan, run: Run) -> None:
     """Raise InfrastructureError if the data of the run are on another kind of file system than the site expects."""
-    places = [run.dataset] * run.workload.dataset.is_stored + [run.outputs] * (run.workload.checkpoint is not None)
+    places = [run.dataset] * run.workload.dataset.is_stored + [run.outputs] * run.workload.writes_outputs
     for place in places:
         if (why := filesystem.unexpected(Path(place), plan.site.file_system)) is not None:
             raise InfrastructureError(why)

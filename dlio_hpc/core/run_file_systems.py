@@ -48,7 +48,7 @@ def fields(run: Run, ranks: int, before: dict[Role, Mounted]) -> dict[str, Any]:
             moved = [] if is_same else [storage_proofs.MOVED]
             facts[role] = sorted({*facts[role], *before[role].facts, *moved})
     is_writing = run.kind != "generate" and run.workload.writes_outputs
-    of_dataset: Role = "dataset" if "dataset" in kinds or run.workload.checkpoint is None else "outputs"
+    of_dataset: Role = "dataset" if "dataset" in kinds or "outputs" not in kinds else "outputs"
     kind = kinds.get(of_dataset, "").partition(" ")[0]
     return {
         "file_system": kind,

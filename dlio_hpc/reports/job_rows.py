@@ -189,9 +189,9 @@ def of_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], list[list[str]]]
     measured runs. `runs` must have summaries.
     """
     work = runs[0].run.workload
-    header, values = (CHECKPOINT_RUNS, _checkpoint_values) if work.only_writes_checkpoints else (RUNS, _values)
-    if work.metadata is not None:
-        header, values = _phase_runs(runs)
+    header, values = _phase_runs(runs) if work.metadata is not None else (RUNS, _values)
+    if work.only_writes_checkpoints:
+        header, values = CHECKPOINT_RUNS, _checkpoint_values
     measured = [values(run) for run in runs if run.run.kind == "measure"]
     medians = [None if None in column else statistics.median(column) for column in zip(*measured, strict=True)]
     rows = [[run.name, *_formatted(values(run), header)] for run in runs]
@@ -414,21 +414,9 @@ def _facts_of_metadata(run: RunOutcome, summary: Summary) -> list[tuple[str, str
     """Return the facts about a run of a metadata workload."""
     return [
         *_own_cost(summary, run.run.workload),
-        *_answered(run),
+        *_storage(run),
         *spread_reasons.facts(None if run.result is None else run.result.disturbance),
     ]
-
-
-def _answered(run: RunOutcome) -> Iterator[tuple[str, str]]:
-    """Yield a fact if the client of the node that created a file may answer operations on it."""
-    keys = run.run.workload.metadata
-    nodes = 1 if run.result is None else run.result.nodes
-    if keys is not None and (nodes == 1 or not keys.shift_nodes % nodes):
-        yield (
-            "cache",
-            "each rank works on files that its own node created, so the node's client may answer stat, readdir and "
-            "opens from memory: these rates are not rates of storage" + ("; use -N 2 or more" if nodes == 1 else ""),
-        )
 
 
 def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:

@@ -16,7 +16,8 @@ MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
     "opens_per_s", "open_p99_s", "metadata_fraction", "slowest_rank_ratio", "checkpoint_write_MBps",
     "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s", "mkdir_per_s", "create_per_s",
-    "write_per_s", "stat_per_s", "readdir_per_s", "open_read_close_per_s", "rename_per_s", "unlink_per_s", "rmdir_per_s",
+    "write_per_s", "stat_per_s", "readdir_per_s", "open_read_close_per_s", "rename_per_s", "unlink_per_s",
+    "rmdir_per_s",
 ]  # fmt: skip
 # Unit "share": a number from 0 to 1, printed in percent. Unit "x": a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
