@@ -257,7 +257,7 @@ def test_pictures_pages_and_traces_of_a_log(run: Run, tmp_path: Path) -> None:
     page = (tmp_path / "out" / "r.html").read_text()
     assert page.count("<svg") == 10
     assert "://" not in page.replace("http://www.w3.org/", "")
-    stems = {stem for stem, *_ in run_panels._PAINTERS} - {"steps"}
+    stems = {stem for stem, *_ in run_panels._PAINTERS} - {"steps", "opens"}
     assert {"calls", "order", "heat_map", "sizes"} < stems
     assert {path.name for path in (tmp_path / "f").iterdir()} == {
         f"{s}.{kind}" for s in stems for kind in ("svg", "png")

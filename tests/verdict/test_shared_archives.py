@@ -116,7 +116,7 @@ def test_sharing_follows_no_link(shared: Path, tmp_path: Path) -> None:
     assert [(path.stat().st_mode, path.stat().st_gid) for path in (private, secret, outer)] == before
     assert sharing.changed == (folder / "c.tar.zst",)
     assert [line.split(",")[0] for line in sharing.refused] == [
-        f"{folder}/a.tar.zst is a link", f"{folder}/b.tar.zst has 2 links", f"{folder}/{rundir.ENTRIES} is a link",
+        f"{folder}/a.tar.zst is a link", f"{folder}/b.tar.zst has 2 hard links", f"{folder}/{rundir.ENTRIES} is a link",
     ]  # fmt: skip
     assert ((folder / "c.tar.zst").stat().st_mode & 0o777, (folder / "c.tar.zst").stat().st_gid) == (0o640, _GROUP)
 
