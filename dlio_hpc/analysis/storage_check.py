@@ -145,7 +145,7 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None, probe: Sto
     unwritten = _unwritten(run, result) if is_written else None
     if run.workload.metadata is not None:
         is_written, unwritten = True, _unserved(run.workload.metadata, result)
-        advice = ("-N 2",) if result.nodes == 1 else ()
+        advice = ()
     if unwritten is not None and run.workload.checkpoint is not None and not run.workload.checkpoint.fsync:
         advice = ("-S checkpoint.fsync=true", *advice)
     return Storage(
@@ -237,8 +237,10 @@ def _unserved(keys: Metadata, result: Result) -> str | None:
         return f"the operations were made in memory: {kind if kind in MEMORY else storage_proofs.MEMORY_DEVICE}"
     if kind in LOCAL:
         return f"{_MAYBE_SERVED}: {kind} belongs to one node, which makes operations in memory and writes them later"
-    if result.nodes == 1 or not keys.shift_nodes % result.nodes:
-        return f"{_MAYBE_SERVED}: each rank worked on files that its own node created"
+    if result.nodes == 1:
+        return f"{_MAYBE_SERVED}: each rank worked on files that its own node created; use -N 2 or more"
+    if not keys.shift_nodes % result.nodes:
+        return f"{_MAYBE_SERVED}: each rank worked on files of its own node; set metadata.shift_nodes"
     return None
 
 

@@ -400,31 +400,27 @@ def needs_of_all(all_stored: Sequence[StoredDataset]) -> tuple[float, int]:
     return sum(sizes), sum(files)
 
 
-# Free inodes as statvfs(3) has them where their number is unlimited: -1, as CephFS says, in each of its sizes.
-_UNLIMITED = {-1, 2**32 - 1, 2**64 - 1}
-
-
 def check_space(all_stored: Sequence[StoredDataset], folder: Path) -> str:
     """Check whether the file system of `folder` has enough free space and inodes for these datasets. Return a message
     that states how much space is needed and how much is free. Raise ConfigError if there is not enough space or not
     enough inodes.
     """
     wanted, files = needs_of_all(all_stored)
-    free, status = filesystem.free(folder), os.statvfs(folder)
+    free, left = filesystem.free(folder), filesystem.free_inodes(folder)
     summary = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
     if free < wanted:
         raise ConfigError(
             f"the dataset needs {units.format_size(wanted)}, but {folder} has {units.format_size(free)} free; choose "
             "another --data or a smaller --dataset-size"
         )
-    if not status.f_files or status.f_favail in _UNLIMITED:
-        return summary  # a file system without a fixed number of inodes
-    if status.f_favail < files:
+    if left is None:
+        return summary
+    if left < files:
         raise ConfigError(
-            f"the dataset needs {files} files, but {folder} has {status.f_favail} inodes left; choose another --data "
+            f"the dataset needs {files} files, but {folder} has {left} inodes left; choose another --data "
             "or a smaller --dataset-size"
         )
-    return f"{summary}; {files} inodes needed, {status.f_favail} free"
+    return f"{summary}; {files} inodes needed, {left} free"
 
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:

@@ -29,6 +29,8 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
         return structs.replace(workload, checkpoint=_narrowed(checkpoint, size, ranks))
     wanted = size // dataset.sample_bytes
     asked = f"--dataset-size {units.format_size(size)}"
+    if workload.metadata is not None:
+        raise ConfigError(f"{asked}: a metadata workload has no dataset; set -S metadata.files=N")
     if dataset.existing is not None:
         raise ConfigError(
             f"{asked}: an existing dataset keeps its size; select fewer files with --existing, or read fewer samples "

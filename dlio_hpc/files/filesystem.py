@@ -24,6 +24,8 @@ _KINDS = {
     0x958458F6: "hugetlbfs", 0x9FA0: "proc",
 }  # fmt: skip
 
+# Free inodes as statvfs(3) has them where their number is unlimited: -1, as CephFS says, in each of its sizes.
+_UNLIMITED = {-1, 2**32 - 1, 2**64 - 1}
 # Kinds of file systems that belong to one computer.
 LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "overlay"})
 # Options of an overlay that name layers.
@@ -123,6 +125,14 @@ def is_there(path: str | Path) -> bool:
             return False
         raise InfrastructureError(f"cannot access {of_system(fault, path)}") from fault
     return True
+
+
+def free_inodes(path: Path) -> int | None:
+    """Return the number of inodes that this user may still use on the file system of an existing path. Return None if
+    the file system has no fixed number of inodes.
+    """
+    status = os.statvfs(path)
+    return None if not status.f_files or status.f_favail in _UNLIMITED else status.f_favail
 
 
 def free(path: Path) -> int:

@@ -163,12 +163,40 @@ def _kept(run: Run) -> int:
     return 0 if keys is None else min(keys.keep, _checkpoints(run))
 
 
+def _require_inodes(run: Run, keys: Metadata, ranks: int) -> str:
+    """Return a message that states how many files and directories a metadata workload has at most at the same time, and
+    how many inodes are free. Raise ConfigError if there are not enough inodes, or not enough space for the files.
+    """
+    epochs, phases = run.workload.train.epochs, set(keys.phases)
+    files = keys.files * ranks * ("create" in phases) * (1 if "unlink" in phases else epochs)
+    directories = keys.files * ranks * ("mkdir" in phases) * (1 if "rmdir" in phases else epochs)
+    tops = (ranks if keys.folders == "own" else 1) * epochs
+    wanted = files + directories + tops * sum(keys.width**level for level in range(keys.depth + 1))
+    folder = filesystem.existing(Path(run.outputs))
+    size, free = files * keys.bytes * ("write" in phases), filesystem.free(folder)
+    if free < size:
+        raise ConfigError(
+            f"the files of the metadata workload need {units.format_size(size)}, but {folder} has "
+            f"{units.format_size(free)} free; choose another --data, or fewer files (metadata.files)"
+        )
+    left = filesystem.free_inodes(folder)
+    if left is not None and left < wanted:
+        raise ConfigError(
+            f"the metadata workload makes {wanted:,} files and directories, but {folder} has {left:,} inodes left; "
+            "choose another --data, or fewer files (metadata.files)"
+        )
+    return f"{wanted:,} inodes needed, {'unlimited' if left is None else f'{left:,}'} free"
+
+
 def require_space(run: Run, ranks: int) -> str:
     """Return a message that states how much space the checkpoints that a run stores need, and how much is free. The
     message is empty if the run has no checkpoint.model, because other checkpoints are small and are not checked.
-    Raise ConfigError if the checkpoints do not fit on their file system.
+    Raise ConfigError if the checkpoints do not fit on their file system. For a metadata workload, inodes are checked,
+    too.
     """
     checkpoint = run.workload.checkpoint
+    if run.workload.metadata is not None:
+        return _require_inodes(run, run.workload.metadata, ranks)
     if checkpoint is None or checkpoint.model is None:
         return ""
     folder = filesystem.existing(Path(run.outputs))

@@ -52,6 +52,8 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
     for runs in _repeats(jobs):
+        if runs[0].run.workload.metadata is not None:
+            continue
         seconds = _seconds(runs)
         if total := sum(seconds.values()):
             # Equal sets of bottlenecks count together, whichever of them takes longer.
@@ -94,7 +96,20 @@ def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
     return list(repeats.values())
 
 
+def _of_phases(runs: Sequence[RunOutcome]) -> str:
+    """Return a sentence with the rate of each phase of a metadata workload. It has no bottleneck, because all time is
+    spent in operations on files.
+    """
+    rates: dict[str, list[float]] = {}
+    for phase in (phase for summary in _summaries(runs) for phase in summary.metadata):
+        rates.setdefault(phase.phase, []).extend(phase.rates)
+    texts = (f"{phase} {statistics.median(known):,.0f}/s" for phase, known in rates.items())
+    return f"Operations of all ranks: {', '.join(texts)} (medians)."
+
+
 def _of_repeats(runs: Sequence[RunOutcome]) -> str:
+    if runs[0].run.workload.metadata is not None:
+        return _of_phases(runs)
     seconds = _seconds(runs)
     total = sum(seconds.values())
     if not total:

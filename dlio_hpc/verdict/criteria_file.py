@@ -80,6 +80,24 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Upper limit for the 99th percentile of the time to open a sample file. Example: 10 ms"""
     max_metadata_fraction: units.Share | None = None
     """Maximum share of opens and closes in the time of opens, closes and reads. Example: 30%"""
+    min_mkdir_per_s: Rate | None = None
+    """Minimum rate of mkdir in a metadata workload. Example: 20000"""
+    min_create_per_s: Rate | None = None
+    """Minimum rate of file creation in a metadata workload. Example: 50000"""
+    min_write_per_s: Rate | None = None
+    """Minimum rate of open, write and close in a metadata workload. Example: 50000"""
+    min_stat_per_s: Rate | None = None
+    """Minimum rate of stat in a metadata workload. Example: 200000"""
+    min_readdir_per_s: Rate | None = None
+    """Minimum rate at which folders are listed in a metadata workload. Example: 100"""
+    min_open_read_close_per_s: Rate | None = None
+    """Minimum rate of open, read and close in a metadata workload. Example: 100000"""
+    min_rename_per_s: Rate | None = None
+    """Minimum rate of rename in a metadata workload. Example: 20000"""
+    min_unlink_per_s: Rate | None = None
+    """Minimum rate of unlink in a metadata workload. Example: 50000"""
+    min_rmdir_per_s: Rate | None = None
+    """Minimum rate of rmdir in a metadata workload. Example: 20000"""
     max_wait_p99: units.Latency | None = None
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None

@@ -20,6 +20,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.units import Size
 from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import workload
+from dlio_hpc.config.metadata_keys import PHASES
 from dlio_hpc.dataset import checkpoint_files, resizing
 from dlio_hpc.documents import judgements
 from dlio_hpc.files import archive, filesystem, rundir, storage_proofs
@@ -63,6 +64,7 @@ LIMITED = [
     ("min_opens_per_s", "opens_per_s", 1.0),
     ("max_open_p99_s", "open_p99_s", 1e-5),
     ("max_metadata_fraction", "metadata_fraction", 0.0008),
+    *((f"min_{phase}_per_s", f"{phase}_per_s", 1.0) for phase in PHASES),
     ("max_wait_p99", "wait_p99_s", 1e-5),
     ("max_checkpoint_safe", "checkpoint_safe_s", 1e-3),
     ("max_restore", "restore_s", 1e-3),
