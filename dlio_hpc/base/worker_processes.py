@@ -1,5 +1,6 @@
 """Work on many items by several processes of this computer."""
 
+import ctypes
 import os
 import signal
 from collections import deque
@@ -13,6 +14,7 @@ R = TypeVar("R")
 _MOST = 8
 # Number of items for each process that are in progress at a time. It limits the memory.
 _AHEAD = 4
+_PR_SET_PDEATHSIG = 1
 
 
 def count() -> int:
@@ -31,7 +33,7 @@ def mapped(function: Callable[[T], R], items: Iterable[T], processes: int) -> It
     from concurrent.futures import Future, ProcessPoolExecutor
 
     context = multiprocessing.get_context("fork")  # the children have the open descriptors of this process
-    with ProcessPoolExecutor(processes, context, _ignore_interrupts) as pool:
+    with ProcessPoolExecutor(processes, context, _follow_parent) as pool:
         pending: deque[Future[R]] = deque()
         try:
             for item in items:
@@ -44,6 +46,9 @@ def mapped(function: Callable[[T], R], items: Iterable[T], processes: int) -> It
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a child process. The parent process reports it and ends the children."""
+def _follow_parent() -> None:
+    """Ignore Ctrl-C in a child process, because the parent process reports it. Have the kernel kill the child when the
+    parent dies (prctl(2), PR_SET_PDEATHSIG); otherwise the child would keep locks of the parent.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

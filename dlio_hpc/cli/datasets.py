@@ -160,7 +160,7 @@ def remove(
     if not force:
         _refuse_needed(folders, runs)
     say = (lambda line: None) if as_json else console.show
-    removed, failed = console.for_each(folders, lambda folder: _removed(folder, dry_run, say))
+    removed, failed = console.for_each(folders, lambda folder: _removed(folder, dry_run, force, say))
     if as_json:
         console.print_json(DatasetsRemoveDocument(removed, dry_run))
     return failed or code
@@ -180,10 +180,7 @@ def _refuse_needed(folders: list[Path], runs: Path) -> None:
                 "--force removes the dataset nevertheless"
             )
         if dataset_folder.is_being_read(folder):
-            raise ConfigError(
-                f"a job is reading the dataset {folder}; wait for the end of the job; --force removes the dataset "
-                "nevertheless"
-            )
+            raise dataset_removal.being_read(folder)
 
 
 def _needing_jobs(runs: Path) -> dict[str, str]:
@@ -193,16 +190,19 @@ def _needing_jobs(runs: Path) -> dict[str, str]:
     directories = sorted(file.parent for file in runs.glob(rundir.JOBS))
     records, _ = console.for_each(directories, lambda directory: (directory, job_record.load(directory)))
     needing: dict[str, str] = {}
-    for look in job_state.refresh_all([directory for directory, record in records if not record.ended]):
-        for run in () if look.job.ended else job_record.load_plan(look.directory).runs:
+    looks = job_state.refresh_all([directory for directory, record in records if not record.ended])
+    live = [look for look in looks if not look.job.ended]
+    planned, _ = console.for_each(live, lambda look: (look, job_record.load_plan(look.directory).runs))
+    for look, runs_of_job in planned:
+        for run in runs_of_job:
             for part in (run, run.evaluation or run):
                 needing[os.path.realpath(part.dataset)] = f"job {look.job.job} ({look.job.state})"
     return needing
 
 
-def _removed(folder: Path, is_dry_run: bool, say: Callable[[str], None]) -> RemovedDataset:
+def _removed(folder: Path, is_dry_run: bool, force: bool, say: Callable[[str], None]) -> RemovedDataset:
     """Remove a dataset, and print how much space was freed or would be freed."""
-    count, size = dataset_removal.check(folder)[:2] if is_dry_run else dataset_removal.remove(folder)
+    count, size = dataset_removal.check(folder)[:2] if is_dry_run else dataset_removal.remove(folder, force)
     say(f"{folder}: {'would free' if is_dry_run else 'freed'} {units.format_size(size)} in {counted(count, 'file')}")
     return RemovedDataset(str(folder), count, size)
 

@@ -106,6 +106,7 @@ class ReadLog:
         self._batches: list[int] = []
         self._opened: list[tuple[float, float]] = []
         self._closed: list[tuple[float, float]] = []
+        self._handled: list[tuple[float, float]] = []
         self._pending: Floats = np.empty((2, 0))
         self._pending_handled: Floats = np.empty((2, 0))
 
@@ -117,6 +118,7 @@ class ReadLog:
         made.activity.amounts = self.activity.amounts.copy()
         made._starts, made._ends, made._sizes = self._starts.copy(), self._ends.copy(), self._sizes.copy()
         made._batches, made._opened, made._closed = self._batches.copy(), self._opened.copy(), self._closed.copy()
+        made._handled = self._handled.copy()
         return made
 
     def add(self, tally: Tally) -> bool:
@@ -128,6 +130,7 @@ class ReadLog:
         self._sizes += tally.sizes
         self._opened += tally.opened
         self._closed += tally.closed
+        self._handled += tally.handled
         self._batches += len(tally.starts), tally.bytes_read + tally.overhead_bytes, tally.requests
         return max(len(self._starts), len(self._batches), len(self._opened)) >= _FOLD
 
@@ -138,7 +141,9 @@ class ReadLog:
         the next call.
         """
         reads = np.array([self._starts, self._ends])
-        opened, closed = (np.array(times, float).reshape(-1, 2).T for times in (self._opened, self._closed))
+        opened, closed, handled = (
+            np.array(times, float).reshape(-1, 2).T for times in (self._opened, self._closed, self._handled)
+        )
         for kind, times in ((READ, reads), (OPEN, opened), (CLOSE, closed)):
             self._count(kind, times[1] - times[0])
         latencies = reads[1] - reads[0]
@@ -147,8 +152,8 @@ class ReadLog:
         self.sizes += size_histogram(sizes)
         self.activity.add(BYTES_AND_REQUESTS, reads, shared_out(latencies, sizes, batches))
         self.activity.add(OPENS, opened, np.array([np.ones(opened.shape[1]), opened[1] - opened[0]]))
-        handled = np.concatenate((opened, closed), axis=1)
-        del self._opened[:], self._closed[:]
+        handled = np.concatenate((opened, closed, handled), axis=1)
+        del self._opened[:], self._closed[:], self._handled[:]
         covered, self._pending = _until(np.concatenate((self._pending, reads), axis=1), until)
         handled, self._pending_handled = _until(np.concatenate((self._pending_handled, handled), axis=1), until)
         lengths = covered[1] - covered[0]

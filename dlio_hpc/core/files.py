@@ -211,22 +211,25 @@ class OpenFiles:
         counts: list[int] = []
         start, end, counted = tally.starts.append, tally.ends.append, counts.append
         opened, closed = tally.opened.append, tally.closed.append
-        path = ""
         for number, offset, _, views in zip(*reads, strict=True):
-            descriptor = -1
+            path, descriptor = self._paths(number), -1
+            began = now()
             try:
-                path = self._paths(number)
-                began = now()
                 descriptor = opening(path, flags)
                 started = now()
-                opened((began, started))
                 count = preadv(descriptor, views, offset)
-                ended = now()
-                closing(descriptor)
             except OSError as fault:
                 if descriptor < 0:
                     raise unopened(path, fault) from fault
-                raise OpenFile(path, descriptor).failed(offset, fault) from fault
+                file = OpenFile(path, descriptor)
+                file.close()
+                raise file.failed(offset, fault) from fault
+            ended = now()
+            try:  # noqa: SIM105 - suppress() takes as long as the call
+                closing(descriptor)
+            except OSError:  # nothing was written
+                pass
+            opened((began, started))
             closed((ended, now()))
             start(started)
             end(ended)

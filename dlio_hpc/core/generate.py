@@ -1,6 +1,7 @@
 """Generate a dataset. Each rank writes consecutive files, and creates the subfolders that hold them."""
 
 import errno
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -34,7 +35,7 @@ _MOST_FILES = 256
 
 def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Generated:
     """Generate the dataset of the run, unless it already exists. The dataset is marked as complete only when all files
-    are on storage (fsync).
+    are on storage (fsync or syncfs).
 
     If rank 0 finds a fault in the folder, raise the error on every rank. If the time limit is near, raise Incomplete on
     rank 0.
@@ -42,14 +43,15 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
     started = clock.now()
     with dataset_folder.owned(run.stored) if comm.rank == 0 else nullcontext():
         clock.assemble(comm)  # rank 0 may wait for another job that generates the same dataset
-        missing = on_root(comm, lambda: _prepared(run))
-        if missing is None:
+        written = on_root(comm, lambda: _prepared(run))
+        if written is None:
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
         started = clock.now()
-        written = _write_share(comm.rank, comm.size, run, missing, progress, stop)
+        missing = _missing(comm, run, written)
+        made = _write_share(comm.rank, comm.size, run, missing, progress, stop)
         clock.barrier(comm)
         wall_s = clock.now() - started
-        files, total = comm.allreduce(written.files), comm.allreduce(written.size)
+        files, total = comm.allreduce(made.files), comm.allreduce(made.size)
         if comm.rank == 0:
             _complete(run)
     clock.assemble(comm)
@@ -57,21 +59,33 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
 
 
 def _complete(run: Run) -> None:
-    """Mark the dataset as complete, and remove the records of its generation."""
-    dataset_folder.mark(run.stored, complete=True)
+    """Remove the records of the generation, and mark the dataset as complete."""
     with dataset_folder.filled(run.stored) as folder:
         written_files.clear(folder)
+    dataset_folder.mark(run.stored, complete=True)
 
 
 def _prepared(run: Run) -> list[Span] | None:
     """Return None if the dataset is complete. If it is not, mark its folder as unfinished, and return the sample files
-    that an interrupted generation did not leave on storage.
+    that an interrupted generation left on storage, according to its records.
     """
     if dataset_folder.is_complete(run.stored):
         return None
     dataset_folder.begin(run.stored)
     with dataset_folder.filled(run.stored) as folder:
-        return written_files.missing(dataset_folder.file_count(run.workload.dataset), written_files.recorded(folder))
+        return written_files.recorded(folder)
+
+
+def _missing(comm: "Intracomm", run: Run, written: list[Span]) -> list[Span]:
+    """Return the sample files to write. written: files that are recorded. Each rank checks whether some of them still
+    exist, because they may have been removed since. All ranks must call this.
+    """
+    path, lost = dataset_folder.paths(run.stored), []
+    for span in written_files.of_rank(written, comm.size, comm.rank):
+        lost += [number for number in range(*span) if not filesystem.is_there(path(number))]
+    every_lost = sorted(itertools.chain(*comm.allgather(lost)))
+    files = dataset_folder.file_count(run.workload.dataset)
+    return written_files.missing(files, written_files.without(written, every_lost))
 
 
 class _Written(NamedTuple):
@@ -102,14 +116,16 @@ def _write_span(folder: int, run: Run, span: Span, progress: Progress, stop: Sto
     layout, size = run.workload.dataset, 0
     recorder = _Recorder(folder, span.first, is_synced_together=_is_synced_together(run))
     most = max(1, min(_MOST_FILES, _LARGE // layout.bytes_of(layout.samples_per_file)))
+    made = ""
     try:
         for path, first, end in dataset_folder.blocks(layout, *span, most):
             stop.check(
                 f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs the "
                 "dataset writes the other files"
             )
-            if path:
+            if path != made:
                 dataset_tree.make(folder, path)
+                made = path
             with dataset_tree.opened(folder, path) as inner:
                 written = _write_files(inner, run, range(first, end), not recorder.is_synced_together)
             size += written
@@ -158,9 +174,11 @@ def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memor
     try:
         for number, data in zip(numbers, contents, strict=True):
             name = f"{number:08}.{layout.format}"
-            file = safe_folders.emptied(folder, prefix + name)
+            file, is_new = safe_folders.writable(folder, prefix + name)
             try:
                 write_all(file, data)
+                if not is_new:
+                    os.ftruncate(file, len(data))
                 if is_synced:
                     os.fsync(file)
             finally:
@@ -180,7 +198,12 @@ def _is_synced_together(run: Run) -> bool:
     """Return whether the files are synced together and not one by one. A sync of each file takes longer than writing it
     if files are small. syncfs(2) is reliable on local file systems only.
     """
-    return not _is_large(run.workload.dataset) and filesystem.of(Path(run.stored.folder)).kind in filesystem.LOCAL
+    is_reliable = write_back.reports_faults_of_file_system()
+    return (
+        is_reliable
+        and not _is_large(run.workload.dataset)
+        and filesystem.of(Path(run.stored.folder)).kind in filesystem.LOCAL
+    )
 
 
 class _Recorder:
@@ -202,9 +225,15 @@ class _Recorder:
             self.save()
 
     def save(self) -> None:
-        """Sync the files if necessary, and record them."""
+        """Sync the files if necessary, and record them. If the sync fails, no further files are recorded, because the
+        system reports a failed write only once.
+        """
         if self.is_synced_together:
-            write_back.sync_file_system(self._folder)
+            try:
+                write_back.sync_file_system(self._folder)
+            except OSError:
+                self._written = self._recorded
+                raise
         written_files.record(self._folder, self._written, self._recorded)
         self._recorded, self._due = self._written, clock.now() + _RECORD_S
 

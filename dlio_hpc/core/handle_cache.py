@@ -25,13 +25,15 @@ H = TypeVar("H", bound=Closable)
 
 class HandleCache(Generic[H]):
     """Cache of the 64 most recently used files. opened: function that opens the file with a given number.
+    by_library: whether a library opens the files, and reads a part of them meanwhile.
 
     A thread pins the last 32 files that it requested. A pinned file is not closed, so a thread may use a file until the
     thread has requested 32 other files. A thread needs no lock for a file that it has already pinned.
     """
 
-    def __init__(self, opened: Callable[[int, Tally], H]) -> None:
+    def __init__(self, opened: Callable[[int, Tally], H], by_library: bool = False) -> None:
         self._opened = opened
+        self._by_library = by_library
         self._lock = threading.Lock()
         self._entries: OrderedDict[int, _Entry[H]] = OrderedDict()
         self._pins: _Pins[H] = _Pins()
@@ -61,7 +63,7 @@ class HandleCache(Generic[H]):
             if len(self._entries) > _MOST:
                 self._evict(tally)
         try:
-            return entry.handle(lambda: self._opened(number, tally), tally)
+            return entry.handle(lambda: self._opened(number, tally), tally, self._by_library)
         except BaseException:
             with self._lock:
                 entry.pins -= 1
@@ -80,7 +82,7 @@ class HandleCache(Generic[H]):
             if not entry.pins:
                 started = now()
                 entry.close()
-                tally.close(started)
+                (tally.handle if self._by_library else tally.close)(started)
                 del self._entries[number]
 
 
@@ -101,13 +103,17 @@ class _Entry(Generic[H]):
         self._lock = threading.Lock()
         self._handle: H | None = None
 
-    def handle(self, opened: Callable[[], H], tally: Tally) -> H:
+    def handle(self, opened: Callable[[], H], tally: Tally, by_library: bool) -> H:
         if self._handle is None:
             with self._lock:
                 if self._handle is None:
                     started = now()
                     self._handle = opened()
-                    tally.open(started)
+                    if by_library:
+                        tally.handle(started)
+                        tally.opens += 1
+                    else:
+                        tally.open(started)
         return self._handle
 
     def close(self) -> None:

@@ -33,7 +33,8 @@ class Tally:
     bytes_read: bytes of samples. overhead_bytes: other bytes that were read with the samples. requests: number of
     requests to the operating system. starts, ends: timestamps of each request. If a library makes the requests, they
     are timestamps of each call of the library. opened, closed: start and end of each opening and each closing of a
-    file that was timed. opens: number of openings, timed or not. sizes:
+    file by a call of the system. handled: start and end of each opening and closing by a library, which also reads
+    meanwhile. opens: number of openings, timed or not. sizes:
     bytes that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds
     spent on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its
     start-up, before the worker opened its first sample file. phase: operations of a phase of a metadata workload.
@@ -44,6 +45,7 @@ class Tally:
         "closed",
         "ends",
         "fetched",
+        "handled",
         "hints",
         "opened",
         "opens",
@@ -69,6 +71,7 @@ class Tally:
         self.sizes: list[int] = []
         self.opened: list[tuple[float, float]] = []
         self.closed: list[tuple[float, float]] = []
+        self.handled: list[tuple[float, float]] = []
 
     def add(self, started: float, count: int) -> None:
         """Count a request that started at `started`, ends now and returned `count` bytes of samples."""
@@ -94,6 +97,10 @@ class Tally:
     def close(self, started: float) -> None:
         """Record that the closing of a file started at `started` and ends now."""
         self.closed.append((started, now()))
+
+    def handle(self, started: float) -> None:
+        """Record that a library began to open or close a file at `started` and ends now."""
+        self.handled.append((started, now()))
 
     def timed(self, started: float) -> None:
         """Record the timestamps of a library call that started at `started` and ends now. Its requests and bytes are
@@ -130,6 +137,7 @@ class Tally:
         self.sizes.extend(batch.sizes)
         self.opened.extend(batch.opened)
         self.closed.extend(batch.closed)
+        self.handled.extend(batch.handled)
 
 
 @contextmanager

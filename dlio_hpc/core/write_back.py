@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -20,6 +21,17 @@ def written_early(descriptor: int, pieces: Iterable[Any]) -> Iterator[Any]:
         if size >= _STEP:
             _start(descriptor)
             size = 0
+
+
+# First Linux whose syncfs(2) reports that a write to storage failed.
+_REPORTING = 5, 8
+
+
+def reports_faults_of_file_system() -> bool:
+    """Return whether sync_file_system() raises OSError if a write to storage failed."""
+    major, _, rest = os.uname().release.partition(".")
+    minor = re.match(r"\d*", rest)
+    return (int(major or 0), int((minor and minor[0]) or 0)) >= _REPORTING
 
 
 def sync_file_system(descriptor: int) -> None:

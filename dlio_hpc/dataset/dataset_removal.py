@@ -13,7 +13,7 @@ from dlio_hpc.base import worker_processes
 from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.dataset import dataset_folder, dataset_tree
+from dlio_hpc.dataset import dataset_folder, dataset_tree, written_files
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.dataset.dataset_tree import NameBatch
 from dlio_hpc.files import rundir, safe_folders
@@ -55,28 +55,36 @@ def _check_kind(folder: Path) -> Fingerprint | None:
     return dataset_folder.begun(folder)
 
 
-def remove(folder: Path) -> tuple[int, int]:
+def remove(folder: Path, force: bool = False) -> tuple[int, int]:
     """Remove the files, the folders and the lock file of a dataset. Return the number of files and their total size in
-    bytes. Before anything is removed, raise ConfigError in the same cases as check().
+    bytes. Before anything is removed, raise ConfigError in the same cases as check(), and if a job is reading the
+    dataset. force: whether a dataset that a job is reading is removed nevertheless.
     """
     try:
         _check_kind(folder)
-        return _removed(folder, dataset_folder.lock_file(folder))
+        return _removed(folder, dataset_folder.lock_file(folder), force)
     except OSError as fault:
         where = of_system(fault, folder)
         raise InfrastructureError(f"cannot remove {where}; fix the cause and try again") from fault
 
 
-def _removed(folder: Path, lock: Path) -> tuple[int, int]:
+def _removed(folder: Path, lock: Path, force: bool) -> tuple[int, int]:
     with suppress(OSError):
         dataset_folder.make_lock(lock)
     with rundir.locked_now(lock) as is_mine, safe_folders.opened(folder) as descriptor:
         if not is_mine:
             raise _owned(folder)
-        removed = _emptied(folder, descriptor)
+        removed = _emptied(folder, descriptor, force)
         folder.rmdir()
         lock.unlink(missing_ok=True)
     return removed
+
+
+def being_read(folder: Path) -> ConfigError:
+    """Return the error for a dataset that a job is reading."""
+    return ConfigError(
+        f"a job is reading the dataset {folder}; wait for the end of the job; --force removes the dataset nevertheless"
+    )
 
 
 def _owned(folder: Path) -> ConfigError:
@@ -146,7 +154,7 @@ def _mapped(function: Callable[[NameBatch], R], root: int, known: Fingerprint | 
     yield from worker_processes.mapped(function, batches, worker_processes.count() if is_large else 1)
 
 
-def _emptied(folder: Path, root: int) -> tuple[int, int]:
+def _emptied(folder: Path, root: int, force: bool) -> tuple[int, int]:
     """Remove all files of the open folder and its subfolders. Return their number and their total size in bytes. The
     dataset is marked as unfinished before the first file is removed, and the fingerprint file is removed last. All
     access is through the descriptor, because the path may meanwhile refer to another folder. The names of the files are
@@ -157,12 +165,22 @@ def _emptied(folder: Path, root: int) -> tuple[int, int]:
     known = dataset_folder.begun(folder, inside)
     look = _checked(folder, known, root)
     removed = 0
+    written_files.clear(root)  # first: a job that continues the generation trusts the records
     if known is not None and known.complete:
-        removed += _marked_unfinished(inside, known, root)
+        with rundir.locked_now(inside / FINGERPRINT_FILE) as is_unread:
+            if not is_unread and not force:
+                raise being_read(folder)
+            removed += _marked_unfinished(inside, known, root)
     progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files removed", look.files)
     removed += _remove_files(root, known, progress)
     _remove_subfolders(root, known)
-    for name in sorted(os.listdir(root), key=lambda name: (name == FINGERPRINT_FILE, name)):
+    names = os.listdir(root)
+    if foreign := sorted(name for name in names if not dataset_folder.is_note(name)):
+        raise ConfigError(
+            f"{folder} contains files that were added while the dataset was removed: {', '.join(foreign[:_SHOWN])}. "
+            "Move them away, and remove the dataset again"
+        )
+    for name in sorted(names, key=lambda name: (name == FINGERPRINT_FILE, name)):
         removed += _unlinked(name, root)
     return removed, look.size
 

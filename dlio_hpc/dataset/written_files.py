@@ -2,12 +2,13 @@
 write them again.
 
 Each rank records its files as the name of an empty file in the dataset's folder, .written-FIRST-END for the files from
-FIRST to END - 1. While the rank writes, it renames this file.
+FIRST to END - 1. While the rank writes, it replaces this file.
 """
 
+import bisect
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -35,10 +36,10 @@ def record(folder: int, written: Span, before: Span | None) -> None:
     """
     if written.end <= written.first:
         return
-    if before is None or before.end <= before.first:
-        os.close(safe_folders.created(folder, _name(written)))
-    elif before != written:
-        os.rename(_name(before), _name(written), src_dir_fd=folder, dst_dir_fd=folder)
+    os.close(safe_folders.created(folder, _name(written)))
+    if before is not None and before != written:
+        with suppress(FileNotFoundError):  # another job may generate the same dataset, where locks are not shared
+            os.unlink(_name(before), dir_fd=folder)
 
 
 def _name(span: Span) -> str:
@@ -79,6 +80,18 @@ def of_rank(spans: Iterable[Span], ranks: int, rank: int) -> Iterator[Span]:
         if part.first < part.end:
             yield part
         offset += span.end - span.first
+
+
+def without(spans: Iterable[Span], lost: Sequence[int]) -> list[Span]:
+    """Return the spans without some files. lost: numbers of these files, in order."""
+    rest = []
+    for span in spans:
+        first = span.first
+        for number in lost[bisect.bisect_left(lost, span.first) : bisect.bisect_left(lost, span.end)]:
+            rest.append(Span(first, number))
+            first = number + 1
+        rest.append(Span(first, span.end))
+    return [span for span in rest if span.first < span.end]
 
 
 def clear(folder: int) -> None:

@@ -7,6 +7,7 @@ import fnmatch
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -257,15 +258,27 @@ def locked_now(path: Path) -> Iterator[bool]:
         yield is_mine
 
 
+# Seconds for which a reader of a dataset waits for a process that holds the lock.
+_SHARING_S = 1.0
+
+
 @contextmanager
 def shared(path: Path) -> Iterator[None]:
     """Hold a shared lock on a file for the duration of the `with` block; locked_now() then yields False elsewhere. Hold
-    no lock if the file cannot be opened, if another process holds its lock, or on a file system without locks.
+    no lock if the file cannot be opened, if another process holds its lock for longer than a second, or on a file
+    system without locks.
     """
-    descriptor = -1
+    descriptor, until = -1, time.monotonic() + _SHARING_S
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | _LOCKED)
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # a process tests the lock, which takes milliseconds
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.01)
     try:
         yield
     finally:

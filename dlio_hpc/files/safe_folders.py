@@ -99,16 +99,14 @@ def created(folder: int, name: str) -> int:
     return descriptor
 
 
-def emptied(folder: int, name: str) -> int:
-    """Open the file `name` in an open folder for writing, and create it if it does not exist. Remove its content if it
-    exists. Return its descriptor. Raise ConfigError in the same cases as created().
+def writable(folder: int, name: str) -> tuple[int, bool]:
+    """Open the file `name` in an open folder for writing, and create it if it does not exist. Return its descriptor,
+    and whether it is new; otherwise it keeps its content. Raise ConfigError in the same cases as created().
     """
     try:
-        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder), True
     except FileExistsError:
-        descriptor = created(folder, name)
-        os.ftruncate(descriptor, 0)
-        return descriptor
+        return created(folder, name), False
 
 
 def _is_foreign(folder: int, name: str) -> bool:

@@ -36,7 +36,7 @@ def _chosen(name: str, inside: Path) -> Path:
     here = Path(name)
     if "/" in name or name in ("", ".", "..") or (here.exists() and not inside.exists()):
         return here
-    if here.exists() and not here.samefile(inside):
+    if here.is_dir() and inside.exists() and not here.samefile(inside):
         raise ConfigError(f"both {inside} and ./{name} exist; write the path of the one that is meant")
     return inside
 

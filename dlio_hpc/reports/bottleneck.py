@@ -132,8 +132,8 @@ def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
     phases = [first, second] if is_alike else [first]
     waited = seconds["wait_s"] + seconds["sync_s"]
-    in_flight = _in_flight(_summaries(runs))
-    if "sync_s" in phases and in_flight is not None and in_flight >= _EXPLAINED * waited:
+    active = _active(runs)
+    if "sync_s" in phases and active is not None and active >= _EXPLAINED * waited:
         others = [_bottleneck(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
         return [f"{_reading(runs, waited)} (ranks wait for the reads of {_slowest(runs)})", *others]
     return [_bottleneck(phase, runs, seconds) for phase in phases]
@@ -179,19 +179,18 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
     if origins == {"nothing read"}:
         return "the benchmark itself, since nothing was read"
-    in_flight, metadata = _in_flight(_summaries(runs)), _metadata(runs)
-    active = None if in_flight is None else in_flight / (1 - metadata) if metadata < 1 else waited
+    metadata, active = _metadata(runs), _active(runs)
     if active is not None and active < _EXPLAINED * waited:
-        calls = "opens, closes and reads" if metadata else "reads"
+        calls, about = ("opens, closes and reads", "about ") if metadata else ("reads", "")
         return (
-            f"preparing data, not storage ({calls} were in flight for {format_seconds(active)} of "
+            f"preparing data, not storage ({calls} were in flight for {about}{format_seconds(active)} of "
             f"{format_seconds(waited)} of waiting)"
         )
     if not origins.isdisjoint(_NOT_STORAGE):
         return next(text for origin, text in _NOT_STORAGE.items() if origin in origins)
     if metadata >= _OF_METADATA:
         return f"opens and closes of files, which take {100 * metadata:.0f} % of the time in opens, closes and reads"
-    if in_flight is None:
+    if active is None:
         return "storage or decoding (TensorFlow's read times are unknown)"
     return "storage or decompression (the same call reads and decompresses)" if _unpacks(runs) else "storage"
 
@@ -206,6 +205,14 @@ def _metadata(runs: Sequence[RunOutcome]) -> float:
     is not known.
     """
     return statistics.median(summary.metadata_fraction or 0.0 for summary in _summaries(runs))
+
+
+def _active(runs: Sequence[RunOutcome]) -> float | None:
+    """Return the time in seconds during which a rank opened, read or closed a file and did not compute, summed over the
+    runs. The time of opens and closes is estimated from their share. Return None if reads were not timed.
+    """
+    in_flight, metadata = _in_flight(_summaries(runs)), _metadata(runs)
+    return None if in_flight is None else in_flight / max(1 - metadata, 1e-9)
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:

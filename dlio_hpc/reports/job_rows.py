@@ -375,10 +375,11 @@ def _metadata(run: RunOutcome, summary: Summary) -> Iterator[tuple[str, str]]:
     share = f"opens and closes take {100 * summary.metadata_fraction:.0f} % of the time in opens, closes and reads"
     advice = ""
     is_much = summary.metadata_fraction >= _MUCH_METADATA
-    is_of_storage = run.storage is not None and run.storage.outcome() == "storage"
+    origin = None if run.storage is None else run.storage.outcome()
     workload = run.run.workload
-    if is_much and not is_of_storage:
-        advice = "; files were in memory, so this may be the time of the node and not of the file system"
+    if is_much and origin != "storage":
+        state = "files were in memory" if origin == "cached" else "it is unknown whether files were in memory"
+        advice = f"; {state}, so this may be the time of the node and not of the file system"
     elif is_much and workload.dataset.existing is None:
         folders = "" if workload.dataset.subfolders else ", subfolders (dataset.subfolders)"
         advice = (

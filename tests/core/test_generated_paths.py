@@ -25,6 +25,9 @@ class _OneRank:
 
     allreduce = bcast
 
+    def allgather(self, value: Any) -> list[Any]:
+        return [value]
+
 
 @pytest.mark.parametrize("kind", ["npz", "hdf5", "raw", "csv", "tfrecord"])
 def test_under_darshan_files_are_generated_by_their_paths(

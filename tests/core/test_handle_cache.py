@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.base.errors import InvalidRun
+from dlio_hpc.base.errors import InfrastructureError, InvalidRun
 from dlio_hpc.core.files import OpenFiles, ReadRequests, open_file
 from dlio_hpc.core.handle_cache import PINNED, HandleCache
 from dlio_hpc.core.io_counters import Tally
@@ -112,4 +112,26 @@ def test_a_file_that_is_read_once_is_closed_at_once(tmp_path: Path) -> None:
         assert times[6 * number + 5] <= closing[0] <= closing[1]
     with pytest.raises(InvalidRun, match="truncated"):
         files.fetch(ReadRequests.single(0, 8, [memoryview(buffer)]), tally)
+    assert _open(tmp_path) == 0
+
+
+def test_files_that_a_library_opens_have_no_latency_of_opens(tmp_path: Path) -> None:
+    (tmp_path / "0").write_bytes(b"0")
+    tally: Tally = Tally()
+    kept = HandleCache(lambda number, _: open_file(str(tmp_path / str(number))), by_library=True)
+    kept.get(0, tally)
+    kept.close()
+    assert (tally.opens, len(tally.opened), len(tally.handled)) == (1, 0, 1)
+
+
+def test_a_file_that_cannot_be_read_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "0").write_bytes(b"0123456789")
+    files = OpenFiles(lambda number: str(tmp_path / str(number)), 100, once=True)
+
+    def failing(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", failing)
+    with pytest.raises(InfrastructureError, match=r"cannot read .*/0 at byte 3: Input/output error"):
+        files.fetch(ReadRequests.single(0, 3, [memoryview(bytearray(4))]), Tally())
     assert _open(tmp_path) == 0

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dlio_hpc.base import worker_processes
 from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError
 from dlio_hpc.config import workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
-from dlio_hpc.core import clock
+from dlio_hpc.core import clock, write_back
 from dlio_hpc.core import generate as generation
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.progress import Progress
@@ -57,6 +58,9 @@ class _Rank:
 
     def bcast(self, value: Any) -> Any:
         return self._together.exchanged(self.rank, value)[0]
+
+    def allgather(self, value: Any) -> list[Any]:
+        return self._together.exchanged(self.rank, value)
 
     def allreduce(self, value: Any) -> Any:
         return sum(self._together.exchanged(self.rank, value))
@@ -297,10 +301,10 @@ def test_no_inodes_left_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
     full = os.statvfs_result((4096, 4096, 100, 50, 50, 1000, 0, 0, 0, 255))
 
-    def refused(*_: Any) -> int:
+    def refused(*_: Any) -> tuple[int, bool]:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(safe_folders, "emptied", refused)
+    monkeypatch.setattr(safe_folders, "writable", refused)
     monkeypatch.setattr(os, "fstatvfs", lambda _: full)
     (result,) = _generate(run)
     assert isinstance(result, InfrastructureError)
@@ -315,3 +319,127 @@ def test_the_fingerprint_file_holds_the_subfolders(tmp_path: Path) -> None:
     assert known.dataset.subfolders == (1, 2)
     other = structs.replace(run.workload.dataset, subfolders=(2, 1))
     assert fingerprints.of(other) != run.fingerprint
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_rest_of_an_interrupted_removal_is_generated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, complete: bool
+) -> None:
+    """The records of the generation are not trusted any more when the first file is removed."""
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=12", "dataset.subfolders=3")
+    _generate(run)
+    folder = Path(run.dataset)
+    (folder / ".written-0-12").touch()
+    dataset_folder.mark(run.stored, complete=complete)
+    unlink, left = os.unlink, [6]
+
+    def limited(*arguments: Any, **keys: Any) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise PermissionError(1, "interrupted", arguments[0])
+        unlink(*arguments, **keys)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", limited)
+        with pytest.raises(InfrastructureError, match="interrupted"):
+            dataset_removal.remove(folder)
+    assert 0 < len(list(folder.glob("*/*.raw"))) < 12
+    assert {(result.files, result.reused) for result in _generate(run, 2)} == {(12, False)}
+    assert verify(folder, quick=False).faults == ()
+
+
+def test_a_failed_sync_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reports a failed write only once: at the second sync, all seems well."""
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=12", "dataset.subfolders=3")
+    syncs = [0]
+
+    def sync(_: int) -> None:
+        syncs[0] += 1
+        if syncs[0] == 2:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(write_back, "sync_file_system", sync)
+    monkeypatch.setattr(generation, "_MOST_FILES", 2)
+    monkeypatch.setattr(generation, "_RECORD_S", 0.0)
+    (result,) = _generate(run)
+    assert isinstance(result, (InfrastructureError, OSError))
+    assert [path.name for path in Path(run.dataset).glob(".written-*")] == [".written-0-2"]
+    assert _generate(run)[0].files == 10
+
+
+def test_recorded_files_that_are_missing_are_written_again(tmp_path: Path) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=12", "dataset.subfolders=3")
+    _generate(run)
+    folder = Path(run.dataset)
+    dataset_folder.mark(run.stored, complete=False)
+    (folder / ".written-0-7").touch()
+    (folder / ".written-7-12").touch()
+    for number in (1, 2, 9):
+        (folder / f"{number // 4:05}" / f"{number:08}.raw").unlink()
+    assert {result.files for result in _generate(run, 3)} == {3}
+    assert verify(folder, quick=False).faults == ()
+
+
+def test_a_file_that_is_added_during_a_removal_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    folder = Path(run.dataset)
+    remove_subfolders = dataset_removal._remove_subfolders
+
+    def added(*arguments: Any) -> None:
+        (folder / "notes.txt").write_text("a thesis")
+        remove_subfolders(*arguments)
+
+    monkeypatch.setattr(dataset_removal, "_remove_subfolders", added)
+    with pytest.raises(ConfigError, match=r"added while the dataset was removed: notes\.txt"):
+        dataset_removal.remove(folder)
+    assert (folder / "notes.txt").read_text() == "a thesis"
+    assert not dataset_folder.is_complete(run.stored)
+
+
+def test_a_dataset_that_a_job_began_to_read_meanwhile_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6")
+    _generate(run)
+    folder = Path(run.dataset)
+    with dataset_folder.being_read(run.dataset):
+        with pytest.raises(ConfigError, match="a job is reading the dataset"):
+            dataset_removal.remove(folder)
+        assert verify(folder, quick=True).faults == ()
+        assert dataset_removal.remove(folder, force=True)[0] == 7
+
+
+def test_children_end_with_their_parent(tmp_path: Path) -> None:
+    """Otherwise they would hold the locks of a process that was killed."""
+    program = (
+        "import os, sys, time; from dlio_hpc.base import worker_processes as w\n"
+        "def work(n):\n  print(os.getpid(), flush=True); time.sleep(60)\n"
+        "list(w.mapped(work, range(2), 2))"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        children = [int(parent.stdout.readline()) for _ in range(2)]
+        parent.kill()
+        parent.wait()
+        ends = time.monotonic() + 10
+        while any(Path(f"/proc/{child}").exists() and not _is_zombie(child) for child in children):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@given(
+    st.lists(st.integers(0, 30), unique=True), st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), max_size=2)
+)
+def test_files_are_taken_out_of_spans(lost: list[int], ends: list[tuple[int, int]]) -> None:
+    spans = [Span(20 * place + min(pair), 20 * place + max(pair)) for place, pair in enumerate(ends)]
+    rest = written_files.without(spans, sorted(lost))
+    kept = {number for span in spans for number in range(*span)} - set(lost)
+    assert [number for span in rest for number in range(*span)] == sorted(kept)

@@ -266,7 +266,7 @@ def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
             20.0,
             2.0,
             0.4,
-            "Bound by preparing data, not storage (opens, closes and reads were in flight for 3.33 s of 20 s",
+            "Bound by preparing data, not storage (opens, closes and reads were in flight for about 3.33 s of 20 s",
         ),
     ],
 )

@@ -12,6 +12,7 @@ VALUES: dict[MetricName, float] = {
     "samples_per_s": 1.0, "read_MBps": 2.0, "au": 0.3, "au_mlperf": 0.4, "wall_s": 5.0, "io_time_s": 6.0,
     "wait_p99_s": 7.0, "read_p99_s": 8.0, "slowest_rank_ratio": 9.0, "checkpoint_write_MBps": 10.0,
     "checkpoint_read_MBps": 11.0, "checkpoint_safe_s": 12.0, "restore_s": 13.0, "restore_gap_s": 14.0,
+    "opens_per_s": 15.0, "open_p99_s": 16.0, "metadata_fraction": 0.17,
 }  # fmt: skip
 
 
@@ -27,7 +28,8 @@ def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
             write_MBps=10.0, read_MBps=96.0, fsync_s=seconds, safe_s=SimpleNamespace(p50=12.0, max=97.0)
         ),
         restored=SimpleNamespace(read_MBps=11.0, slowest_s=SimpleNamespace(p50=13.0, max=98.0), gap_s=14.0),
-        opens=99, requests=100, steps=101, bytes_read=102,
+        opens_per_s=15.0, open_latency_s=SimpleNamespace(**vars(seconds), p99=16.0), metadata_fraction=0.17,
+        close_latency_s=SimpleNamespace(**vars(seconds), p99=103.0), opens=99, requests=100, steps=101, bytes_read=102,
     )  # fmt: skip
     assert METRICS[name].value(run) == VALUES[name]
 
@@ -67,5 +69,5 @@ def test_a_run_without_checkpoints_has_no_metrics_of_them() -> None:
 def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None:
     higher = {name for name, metric in METRICS.items() if metric.is_higher_better}
     assert higher == {
-        "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps",
+        "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps", "opens_per_s",
     }  # fmt: skip

@@ -49,7 +49,7 @@ class Chunked:
         self._dataset = workload.dataset
         self._transfer_size = workload.request_size or workload.dataset.largest
         self._paths = paths
-        self._files = HandleCache(self._opened)
+        self._files = HandleCache(self._opened, by_library=True)
         self._last = threading.local()
         self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
 

@@ -21,7 +21,6 @@ from dlio_hpc.base.errors import InfrastructureError, InvalidRun
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
-from dlio_hpc.core.clock import now
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.formats import arrays
@@ -210,9 +209,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 def _starts(path: str, dataset: Dataset, number: int, tally: Tally) -> list[int]:
     """Return the offset of each contiguous array in a file."""
-    started = now()
     with looking_up(tally), contextlib.closing(Hdf5File(path, dataset, number)) as file:
-        tally.open(started)
+        tally.opens += 1
         offsets: list[int | None] = [array.id.get_offset() for array in file.arrays]
     if None in offsets:
         raise damaged(path, "its dataset has no storage in the file")

@@ -57,7 +57,7 @@ class Library:
             return Hdf5File(paths(number), workload.dataset, number, **driver)
 
         self._opened = opened
-        self._files = HandleCache(opened)
+        self._files = HandleCache(opened, by_library=True)
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         before = procfs.thread_io()
@@ -86,14 +86,15 @@ class Library:
         for (number, _), its in itertools.groupby(calls, lambda call: (call.place.file, call.place.sample)):
             started = now()
             file = self._opened(number, tally)
-            tally.open(started)
+            tally.handle(started)
+            tally.opens += 1
             try:
                 for call in its:
                     self._read(file.array(call.array), call, tally)
             finally:
                 started = now()
                 file.close()
-                tally.close(started)
+                tally.handle(started)
 
     def _read(self, source: Any, call: _Call, tally: Tally) -> None:
         # Rows of a batch have gaps between them, which one call of HDF5 cannot skip.

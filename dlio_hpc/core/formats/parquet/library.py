@@ -72,7 +72,7 @@ class RowGroups:
         ]
         self._names = None if workload.reader.columns is None else [column.name for column in self._columns]
         self._expected = (dataset.samples_per_file, self._layout.groups, dataset.column_names)
-        self._files = HandleCache(self._opened)
+        self._files = HandleCache(self._opened, by_library=True)
         self._last = threading.local()
         self._requests = _Requests()
 
