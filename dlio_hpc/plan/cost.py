@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
+from dlio_hpc.config.metadata_keys import Metadata
 from dlio_hpc.config.site import Rates, Site
 from dlio_hpc.dataset import checkpoint_files, dataset_folder
 from dlio_hpc.files import filesystem
