@@ -24,10 +24,11 @@ class Metadata(Struct, frozen=True, forbid_unknown_fields=True):
 
     files: units.Positive
     """Number of files, and of directories, that each rank creates. Example: 10000"""
-    phases: Annotated[tuple[Phase, ...], Meta(min_length=1)] = PHASES
-    """Phases, in the order in which they are made. mkdir, rmdir: create and remove empty directories. create: create
-    empty files. write: open a file, write `bytes`, and close it. stat: get the attributes of a file. readdir: list the
-    folders. open_read_close: open a file, read `bytes`, and close it. rename, unlink: rename and remove files.
+    phases: Annotated[tuple[Phase, ...], Meta(min_length=1)] | None = None
+    """Phases, in the order in which they are made; null: all, in the order of this list, and without write if `bytes`
+    is 0. mkdir, rmdir: create and remove empty directories. create: create empty files. write: open a file, write
+    `bytes`, and close it. stat: get the attributes of a file. readdir: list the folders. open_read_close: open a file,
+    read `bytes`, and close it. rename, unlink: rename and remove files. Example: [create, stat, unlink]
     """
     bytes: units.Size = units.Size(0)
     """Bytes that are written to and read from each file. Example: 4 KiB"""
@@ -52,17 +53,18 @@ class Metadata(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     def __post_init__(self) -> None:
-        first = self.phases.index("create") if "create" in self.phases else len(self.phases)
-        early = [phase for phase in self.phases[:first] if phase in _ON_FILES]
+        order = self.order
+        first = order.index("create") if "create" in order else len(order)
+        early = [phase for phase in order[:first] if phase in _ON_FILES]
         refuse(
-            (len(set(self.phases)) < len(self.phases), "phases: each phase may be given once"),
+            (len(set(order)) < len(order), "phases: each phase may be given once"),
             (bool(early), f"phases: {', '.join(early)} works on files, so create must come before"),
             (
-                "rmdir" in self.phases and "mkdir" not in self.phases[: self.phases.index("rmdir")],
+                "rmdir" in order and "mkdir" not in order[: order.index("rmdir")],
                 "phases: rmdir removes directories, so mkdir must come before",
             ),
             (
-                "write" in self.phases and not self.bytes,
+                "write" in order and not self.bytes,
                 "phases: write needs bytes, such as bytes: 4 KiB; leave write out for empty files",
             ),
             (self.files > _MOST_FILES, f"files: at most {_MOST_FILES:,}"),
@@ -70,10 +72,13 @@ class Metadata(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     @property
+    def order(self) -> tuple[Phase, ...]:
+        """The phases, in the order in which they are made."""
+        if self.phases is not None:
+            return self.phases
+        return tuple(phase for phase in PHASES if phase != "write" or self.bytes)
+
+    @property
     def leaves(self) -> int:
         """Number of folders of the lowest level in each folder."""
         return int(self.width**self.depth)
-
-    def place(self, phase: Phase) -> int:
-        """Return the index of a phase."""
-        return self.phases.index(phase)

@@ -90,7 +90,7 @@ def _check_metadata(workload: "Workload", keys: Metadata) -> None:
     """Raise ValueError if a metadata workload has keys of other workloads."""
     serialization.refuse(
         (
-            workload.dataset.format != "null" or workload.dataset.samples != len(keys.phases),
+            workload.dataset.format != "null" or workload.dataset.samples != len(keys.order),
             "metadata is for workloads without a dataset; remove dataset",
         ),
         (workload.checkpoint is not None, "metadata and checkpoint exclude each other; use two workloads"),
@@ -378,7 +378,7 @@ def _add_dataset(data: dict[str, Any], source: str) -> None:
     checkpoint, metadata = data.get("checkpoint"), data.get("metadata")
     if isinstance(metadata, dict) and "dataset" not in data:
         phases = metadata.get("phases")
-        count = len(phases) if isinstance(phases, list) else len(PHASES)
+        count = len(phases) if isinstance(phases, list) else len(PHASES) - (not metadata.get("bytes"))
         data["dataset"] = {"format": "null", "files": 1, "samples_per_file": max(1, count), "sample": {"bytes": 1}}
         data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
         return

@@ -331,7 +331,7 @@ def _metadata(merged: Merged, run: Run) -> tuple[PhaseSummary, ...]:
     out. The tuple is empty for other workloads.
     """
     keys = run.workload.metadata
-    names = () if keys is None else keys.phases
+    names = () if keys is None else keys.order
     summaries = []
     for place, name in enumerate(names):
         records = merged.phases[:, place :: len(names)]

@@ -168,7 +168,7 @@ def _require_inodes(run: Run, keys: Metadata, ranks: int) -> str:
     """Return a message that states how many files and directories a metadata workload has at most at the same time, and
     how many inodes are free. Raise ConfigError if there are not enough inodes, or not enough space for the files.
     """
-    epochs, phases = run.workload.train.epochs, set(keys.phases)
+    epochs, phases = run.workload.train.epochs, set(keys.order)
     files = keys.files * ranks * ("create" in phases) * (1 if "unlink" in phases else epochs)
     directories = keys.files * ranks * ("mkdir" in phases) * (1 if "rmdir" in phases else epochs)
     tops = (ranks if keys.folders == "own" else 1) * epochs

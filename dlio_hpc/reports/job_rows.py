@@ -75,7 +75,7 @@ def _operations(keys: Metadata, plan: Plan) -> str:
     content = f" of {format_size(keys.bytes)}" if keys.bytes else ", empty"
     tree = f" with {counted(keys.leaves, 'subfolder')}" if keys.leaves > 1 else ""
     folders = {"own": f"a folder per rank{tree}", "shared": f"one folder{tree}"}[keys.folders]
-    return f"{files}{content}, {folders}\nphases: {', '.join(keys.phases)}"
+    return f"{files}{content}, {folders}\nphases: {', '.join(keys.order)}"
 
 
 def _repeats(work: Workload) -> str:
@@ -202,7 +202,7 @@ def _phase_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], Callable[[Ru
     """Return the header of a table of runs of a metadata workload, and a function that returns the values of a run."""
     keys = runs[0].run.workload.metadata
     assert keys is not None
-    names = [metrics.of_phase(phase) for phase in keys.phases]
+    names = [metrics.of_phase(phase) for phase in keys.order]
 
     def rates(run: RunOutcome) -> list[float | None]:
         assert run.result is not None
@@ -210,7 +210,7 @@ def _phase_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], Callable[[Ru
         known = metrics.values(run.result.summary)
         return [known.get(name) for name in names]
 
-    return ("run", *(f"{phase}/s" for phase in keys.phases)), rates
+    return ("run", *(f"{phase}/s" for phase in keys.order)), rates
 
 
 def _values(run: RunOutcome) -> list[float | None]:

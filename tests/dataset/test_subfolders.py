@@ -29,41 +29,13 @@ from dlio_hpc.dataset.written_files import Span
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
 from tests.dataset.test_datasets import _plan
+from tests.support.ranks import Ranks
 
 _LEVELS = st.one_of(st.tuples(st.integers(1, 40)), st.tuples(st.integers(1, 7), st.integers(1, 9)))
 
 
 def _dataset(files: int, *folders: int) -> Dataset:
     return Dataset("raw", files, 1, Sample(bytes=10), subfolders=folders or None)  # type: ignore[arg-type]
-
-
-class _Ranks:
-    """Communicators of ranks that are threads of this process."""
-
-    def __init__(self, ranks: int) -> None:
-        self._barrier, self._slots = threading.Barrier(ranks), [None] * ranks
-        self.members = [_Rank(self, rank, ranks) for rank in range(ranks)]
-
-    def exchanged(self, rank: int, value: Any) -> list[Any]:
-        self._slots[rank] = value
-        self._barrier.wait(30)
-        values = list(self._slots)
-        self._barrier.wait(30)
-        return values
-
-
-class _Rank:
-    def __init__(self, together: _Ranks, rank: int, size: int) -> None:
-        self._together, self.rank, self.size = together, rank, size
-
-    def bcast(self, value: Any) -> Any:
-        return self._together.exchanged(self.rank, value)[0]
-
-    def allgather(self, value: Any) -> list[Any]:
-        return self._together.exchanged(self.rank, value)
-
-    def allreduce(self, value: Any) -> Any:
-        return sum(self._together.exchanged(self.rank, value))
 
 
 def _generate(run: Run, ranks: int = 1, stop: Stop | None = None) -> list[Any]:
@@ -80,7 +52,7 @@ def _generate(run: Run, ranks: int = 1, stop: Stop | None = None) -> list[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clock, "assemble", lambda comm: comm.bcast(None))
         patch.setattr(clock, "barrier", lambda comm: comm.bcast(None))
-        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(_Ranks(ranks).members)]
+        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(Ranks(ranks).members)]
         for thread in threads:
             thread.start()
         for thread in threads:

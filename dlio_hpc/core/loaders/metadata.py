@@ -49,9 +49,9 @@ class MetadataLoader:
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         """Yield a batch after each phase. The folders are made before the first phase, and are not measured."""
         self._made = {}
-        for place, phase in enumerate(self._keys.phases):
+        for place, phase in enumerate(self._keys.order):
             if place:
-                before = self._keys.phases[place - 1]
+                before = self._keys.order[place - 1]
                 if before in ("mkdir", "create"):
                     self._made[before] = self._comm.allgather(self._count)
             else:
@@ -99,9 +99,9 @@ class MetadataLoader:
     def _owner(self, place: int, phase: Phase) -> int:
         """Return the rank on whose files this rank works. place: index of the phase."""
         maker = _MAKER.get(phase, "create")
-        if phase == maker or maker not in self._keys.phases:
+        if phase == maker or maker not in self._keys.order:
             return self._comm.rank
-        apart = place - self._keys.phases.index(maker)
+        apart = place - self._keys.order.index(maker)
         return (self._comm.rank + apart * self._keys.shift_nodes * self._ranks_on_node) % self._comm.size
 
     def _paths(self, place: int, phase: Phase, owner: int) -> Iterator[Sequence[str]]:
@@ -113,7 +113,7 @@ class MetadataLoader:
         maker = _MAKER.get(phase, "create")
         count = self._keys.files if phase == maker else self._made[maker][owner]
         name = "d" if maker == "mkdir" else "f"
-        is_renamed = "rename" in self._keys.phases[:place] and maker == "create"
+        is_renamed = "rename" in self._keys.order[:place] and maker == "create"
         end = f".{owner}{metadata_operations.RENAMED if is_renamed else ''}"
         folders = [f"{self._folder(owner, leaf)}/{name}" for leaf in range(self._keys.leaves)]
         leaves, files = self._keys.leaves, self._keys.files
@@ -131,8 +131,9 @@ class MetadataLoader:
         return "/".join([top, *reversed(digits)])
 
     def _fault(self, phase: Phase, fault: OSError) -> InfrastructureError:
-        where = os.path.join(self._root, os.fsdecode(fault.filename or ""))
-        return InfrastructureError(f"{phase}: cannot use {of_system(fault, where)}")
+        """Return the error of an operation. The paths of operations are relative to the output folder."""
+        place = os.path.join(self._root, os.fsdecode(fault.filename or ""))
+        return InfrastructureError(f"{phase}: cannot use {place}: {fault.strerror or fault}")
 
 
 def _enter(path: str) -> None:

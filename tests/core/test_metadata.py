@@ -1,0 +1,223 @@
+"""Metadata workloads: the operations of all ranks, their rates and latencies, and what is refused."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
+from dlio_hpc.config import site, workload
+from dlio_hpc.config.metadata_keys import PHASES, Metadata
+from dlio_hpc.core import clock, distributions, merge, metadata_operations
+from dlio_hpc.core.io_counters import PhaseRecord
+from dlio_hpc.core.loaders import metadata
+from dlio_hpc.core.merge import Host
+from dlio_hpc.plan import cost
+from dlio_hpc.plan.plan import Run
+from tests.support import planning
+from tests.support.ranks import Ranks
+
+
+def _run(tmp_path: Path, *overrides: str, nodes: int = 1, ranks_per_node: int = 2) -> Run:
+    made = workload.load("metadata_tree", ("metadata.files=7", "metadata.width=2", *overrides))
+    request = planning.Request(
+        runs=tmp_path / "runs", data=tmp_path / "data", nodes=nodes, ranks_per_node=ranks_per_node
+    )
+    return planning.make(made, site.load("slurm" if nodes > 1 else "local"), request).runs[-1]
+
+
+def _phases(run: Run, ranks: int, ranks_on_node: int, epochs: int = 1) -> list[list[PhaseRecord]]:
+    """Make the phases of some epochs by ranks that are threads, and return what each rank recorded."""
+    records: list[Any] = [[] for _ in range(ranks)]
+    keys = run.workload.metadata
+    assert keys is not None
+
+    def work(rank: int, comm: Any) -> None:
+        try:
+            loader = metadata.MetadataLoader(comm, run, keys, ranks_on_node)
+            for _ in range(epochs):
+                for batch in loader.epoch(None, 0, 0, 0):  # type: ignore[arg-type]
+                    records[rank].append(batch.tally.phase)
+                    comm.bcast(None)
+        except Exception as fault:  # noqa: BLE001
+            records[rank] = fault
+            comm.abort()
+
+    home = os.getcwd()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "assemble", lambda comm: comm.bcast(None))
+        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(Ranks(ranks).members)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    os.chdir(home)
+    for record in records:
+        if isinstance(record, Exception) and not isinstance(record, threading.BrokenBarrierError):
+            raise record
+    return records
+
+
+@pytest.mark.parametrize("folders", ["own", "shared"])
+@pytest.mark.parametrize(("ranks", "ranks_on_node"), [(1, 1), (3, 1), (4, 2)])
+def test_all_phases_work_on_every_file_once(tmp_path: Path, folders: str, ranks: int, ranks_on_node: int) -> None:
+    """The next phase fails if a file is missing, and the folder at the end if one is left."""
+    run = _run(tmp_path, f"metadata.folders={folders}", "metadata.depth=2")
+    records = _phases(run, ranks, ranks_on_node, epochs=2)
+    for record in records:
+        assert [one.operations for one in record] == 2 * [7, 7, 7, 7, 4, 7, 7, 7, 7]
+        assert all(one.began <= one.ended and one.histogram.sum() == one.operations for one in record)
+    left = [path for path in Path(run.outputs).rglob("*") if not path.is_dir()]
+    assert not left
+    assert not list(Path(run.outputs).rglob("d*"))
+
+
+def test_files_have_the_bytes_and_the_names_that_are_asked_for(tmp_path: Path) -> None:
+    run = _run(tmp_path, "metadata.phases=[create, write, rename]", "metadata.bytes=300", "metadata.depth=1")
+    _phases(run, 2, 1)
+    files = sorted(path for path in Path(run.outputs).rglob("*") if path.is_file())
+    assert len(files) == 14
+    assert {path.stat().st_size for path in files} == {300}
+    assert {path.name for path in files} == {f"f{n}.{rank}.r" for n in range(7) for rank in range(2)}
+    assert {path.parent.name for path in files} == {"0", "1"}
+    assert sorted(sum(1 for path in files if path.parent == folder) for folder in {p.parent for p in files}) == [6, 8]
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3))
+def test_each_rank_works_on_the_files_of_one_other_rank(nodes: int, ranks_on_node: int, shift: int) -> None:
+    ranks = nodes * ranks_on_node
+    keys = Metadata(files=1, phases=("create", "stat", "unlink"), shift_nodes=shift)
+    owners = {phase: [] for phase in keys.order}  # type: ignore[var-annotated]
+    for rank in range(ranks):
+        loader = metadata.MetadataLoader.__new__(metadata.MetadataLoader)
+        loader._keys, loader._ranks_on_node = keys, ranks_on_node
+        loader._comm = Ranks(ranks).members[rank]  # type: ignore[assignment]
+        for place, phase in enumerate(keys.order):
+            owners[phase].append(loader._owner(place, phase))
+    assert owners["create"] == list(range(ranks))
+    for place, phase in enumerate(keys.order):
+        assert sorted(owners[phase]) == list(range(ranks)), "each file once"
+        apart = place * shift % nodes
+        assert all((owner // ranks_on_node - rank // ranks_on_node) % nodes == apart
+                   for rank, owner in enumerate(owners[phase]))  # fmt: skip
+
+
+def test_a_time_limit_ends_a_phase_and_later_phases_know_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "_CHUNK", 2)
+    run = _run(
+        tmp_path, "metadata.time_limit=1 ms", "metadata.phases=[create, stat, rename, unlink]", "metadata.depth=0"
+    )
+    created = metadata_operations._created
+
+    def slowly(paths: Any, took: Any) -> None:
+        created(paths, took)
+        threading.Event().wait(0.002)
+
+    monkeypatch.setattr(metadata_operations, "_created", slowly)
+    (record,) = _phases(run, 1, 1)
+    create, stat, rename, unlink = (one.operations for one in record)
+    assert create == 2
+    assert rename == create
+    assert stat <= create >= unlink > 0
+
+
+def _record(began: float, ended: float, latencies: list[float]) -> PhaseRecord:
+    seconds = np.array(latencies)
+    return PhaseRecord(
+        began, ended, len(latencies), distributions.histogram(seconds), float(seconds.sum()), float(seconds.max())
+    )
+
+
+def test_rates_of_a_phase_with_known_figures() -> None:
+    """Three ranks: 4, 2 and 10 operations in 2 s, 4 s and 5 s; the second repeat of each takes twice the time."""
+    ops = [([0.5] * 4, 0.0, 2.0), ([1.0, 3.0], 1.0, 5.0), ([0.1] * 10, 0.0, 5.0)]
+    totals = [(len(times), sum(times), max(times)) for times, _, _ in ops]
+    spans = [((begin, end), (20 + begin, 20 + 2 * end - begin)) for _, begin, end in ops]
+    table = np.array([[(*span, *total) for span in pair] for pair, total in zip(spans, totals, strict=True)])
+    histogram = 2 * sum(distributions.histogram(np.array(times)) for times, _, _ in ops)
+    hosts = [Host("a", "1"), Host("a", "1"), Host("b", "2")]
+    summary = merge._phase_summary("stat", table, histogram, hosts)  # type: ignore[arg-type]
+    assert (summary.phase, summary.operations) == ("stat", 32)
+    assert list(summary.rates) == pytest.approx([16 / 5, 16 / 10])
+    assert summary.per_s == pytest.approx(np.median(summary.rates))
+    first = [(4 + 2 * 1 / 4 + 10 * 2 / 5) / 2, (4 + 2 * 3 / 8 + 10 * 4 / 10) / 4]
+    assert summary.per_s_of_first == pytest.approx(np.median(first))
+    assert summary.wall_s == pytest.approx(7.5)
+    assert summary.latency_s is not None
+    assert summary.latency_s.mean == pytest.approx(2 * 7.0 / 32)
+    assert summary.latency_s.max == 3.0
+    assert (summary.slowest_rank.rank, summary.slowest_rank.host) == (2, "b")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"phases": ["stat", "create"]}, "phases: stat works on files, so create must come before"),
+        ({"phases": ["rmdir"]}, "phases: rmdir removes directories, so mkdir must come before"),
+        ({"phases": ["create", "create"]}, "each phase may be given once"),
+        ({"phases": ["create", "write"]}, "phases: write needs bytes"),
+        ({"phases": []}, "phases"),
+        ({"phases": ["create", "fsync"]}, "phases"),
+        ({"depth": 2, "width": 4}, "at most one subfolder for each file"),
+        ({"files": 0}, "files"),
+        ({"time_limit": "-1 s"}, "time_limit"),
+    ],
+)
+def test_operations_that_cannot_be(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(f"name: w\nmetadata: { ({'files': 10, 'phases': ['create', 'stat']} | keys)!r}\n".replace("'", '"'))
+    with pytest.raises(ConfigError, match=message):
+        workload.load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (("dataset={format: npz, files: 1, samples_per_file: 1, sample: {bytes: 1}}",), "remove dataset"),
+        (("checkpoint={}",), "metadata and checkpoint exclude each other"),
+        (("train.steps=2",), "leave train.steps out"),
+        (("reader.batch_size=4",), "leave reader.batch_size at 1"),
+    ],
+)
+def test_keys_of_other_workloads(keys: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        workload.load("metadata_own", keys)
+
+
+def test_inodes_and_space_are_checked_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _run(tmp_path, "metadata.depth=1", "metadata.folders=own")
+    assert cost.require_space(run, 2).startswith(f"{2 * (7 + 7) + 3 * 2 * 3} inodes needed, ")
+    some = os.statvfs(tmp_path)
+    few = os.statvfs_result((*some[:5], 1000, 5, 5, *some[8:]))
+    monkeypatch.setattr(os, "statvfs", lambda _: few)
+    with pytest.raises(ConfigError, match=r"makes 46 files and directories, but .* has 5 inodes left"):
+        cost.require_space(run, 2)
+
+
+def test_a_phase_that_fails_names_the_operation_and_the_path(tmp_path: Path) -> None:
+    run = _run(tmp_path, "metadata.phases=[create, stat, unlink]", "metadata.depth=0")
+    create = metadata_operations._created
+
+    def forgetful(paths: Any, took: Any) -> None:
+        create(paths, took)
+        os.unlink(paths[-1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata_operations, "_created", forgetful)
+        with pytest.raises(InfrastructureError, match=r"^stat: cannot use .*outputs-.*/0/shared/f6\.0: No such file"):
+            _phases(run, 1, 1)
+
+
+def test_every_phase_has_operations() -> None:
+    keys = Metadata(files=1, bytes=1)  # type: ignore[arg-type]
+    for phase in PHASES:
+        assert callable(metadata_operations.of(phase, keys))
+    assert keys.order == PHASES
+    assert Metadata(files=1).order == tuple(phase for phase in PHASES if phase != "write")
