@@ -1,6 +1,9 @@
 """Metadata workloads: the operations of all ranks, their rates and latencies, and what is refused."""
 
 import os
+import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,16 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import site, workload
-from dlio_hpc.config.metadata_keys import PHASES, Metadata
+from dlio_hpc.config.metadata_keys import PHASES, Metadata, Phase
 from dlio_hpc.core import clock, distributions, merge, metadata_operations
 from dlio_hpc.core.io_counters import PhaseRecord
 from dlio_hpc.core.loaders import metadata
 from dlio_hpc.core.merge import Host
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Run
-from tests.support import planning
+from tests.support import planning, straced
 from tests.support.ranks import Ranks
 
 
@@ -221,3 +225,37 @@ def test_every_phase_has_operations() -> None:
         assert callable(metadata_operations.of(phase, keys))
     assert keys.order == PHASES
     assert Metadata(files=1).order == tuple(phase for phase in PHASES if phase != "write")
+
+
+# For each phase, the system call that is counted, and what its line contains.
+_CALLS: dict[Phase, str] = {
+    "mkdir": r'mkdir\("0/0/[01]/d', "create": r'openat\(.*/f\d.*O_CREAT\|O_EXCL', "write": r"write\(.*/f\d.* = 100$",
+    "stat": r'stat\w*\(.*"0/0/[01]/f', "readdir": r'openat\(.*"0/0/[01]", .*O_DIRECTORY', "rename": r'rename\("0/0/',
+    "open_read_close": r"read\(.*/f\d.* = 100$", "unlink": r'unlink\("0/0/', "rmdir": r'rmdir\("0/0/[01]/d',
+}  # fmt: skip
+
+
+@pytest.mark.strace
+def test_the_counts_of_every_phase_are_those_of_the_system_calls(tmp_path: Path) -> None:
+    straced.needed()
+    run = _run(tmp_path, "metadata.depth=1", "metadata.folders=own", "metadata.bytes=100", "metadata.files=23")
+    (tmp_path / "run.json").write_bytes(serialization.encode(run))
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from dlio_hpc.base import serialization; from dlio_hpc.plan.plan import Run\n"
+        "from dlio_hpc.core import clock; from dlio_hpc.core.loaders.metadata import MetadataLoader\n"
+        "from tests.support.ranks import Ranks\n"
+        "run = serialization.decode(Path(sys.argv[1]).read_bytes(), Run, 'run'); clock.assemble = lambda comm: None\n"
+        "loader = MetadataLoader(Ranks(1).members[0], run, run.workload.metadata, 1)\n"
+        "print(*(batch.tally.phase.operations for batch in loader.epoch(None, 0, 0, 0)))"
+    )
+    trace = tmp_path / "trace"
+    command = ["strace", "-f", "-qq", "-y", "-e", "trace=file,read,write,getdents64", "-o", str(trace)]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", program, str(tmp_path / "run.json")],
+        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    counted = dict(zip(PHASES, map(int, done.stdout.split()), strict=True))
+    lines = trace.read_text()
+    assert {phase: len(re.findall(pattern, lines, re.MULTILINE)) for phase, pattern in _CALLS.items()} == counted
+    assert counted == dict.fromkeys(PHASES, 23) | {"readdir": 2}
