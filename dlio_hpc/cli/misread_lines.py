@@ -26,7 +26,7 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
     own, others = arguments[:end], arguments[end:]
     _refuse_order(program, command, own, others)
     command, depth = _called(command, own)
-    context = click.Context(command, info_name=" ".join([program, *own[:depth]]))
+    context = click.Context(command, info_name=" ".join([program, *own[:depth]]), **command.context_settings)
     _refuse_file_of_flag(program, command, own, depth, context)
     for option, values in _options(command, own[depth:]):
         name = option.partition("=")[0]
@@ -65,7 +65,7 @@ def _refuse_order(program: str, command: click.Command, arguments: Sequence[str]
     """
     if not isinstance(command, click.Group) or not arguments or not arguments[0].startswith("-"):
         return
-    context = click.Context(command, info_name=program)
+    context = click.Context(command, info_name=program, **command.context_settings)
     verbs = command.list_commands(context)
     place = next((number for number, word in enumerate(arguments) if word in verbs), len(arguments))
     called, depth = _called(command, arguments[place:])

@@ -386,7 +386,7 @@ def test_children_end_with_their_parent(tmp_path: Path) -> None:
     """Otherwise they would hold the locks of a process that was killed."""
     program = (
         "import os, sys, time; from dlio_hpc.base import worker_processes as w\n"
-        "def work(n):\n  print(os.getpid(), flush=True); time.sleep(60)\n"
+        "def work(n):\n  os.write(1, b'%d\\n' % os.getpid()); time.sleep(60)\n"
         "list(w.mapped(work, range(2), 2))"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
