@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.base.units import counted, format_size, rounded_up
-from dlio_hpc.config.metadata_keys import Metadata
+from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.dataset import minimum_size
 from dlio_hpc.files import storage_proofs
 from dlio_hpc.files.filesystem import LOCAL
@@ -228,7 +228,7 @@ def _unwritten(run: Run, result: Result) -> str | None:
     return None
 
 
-def _unserved(keys: Metadata, result: Result) -> str | None:
+def _unserved(keys: MetadataKeys, result: Result) -> str | None:
     """Return the reason why a node, and not the servers of the file system, may have answered operations on files.
     Return None if there is none.
     """

@@ -1,23 +1,20 @@
 """The keys of a workload's `metadata`: operations on files and directories as a load of its own."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
+from dlio_hpc.results.phases import PHASES, Phase
 
-Phase = Literal[
-    "mkdir", "create", "write", "stat", "readdir", "open_read_close", "rename", "unlink", "rmdir"
-]  # fmt: skip
-PHASES: tuple[Phase, ...] = get_args(Phase)
 # Phases that work on files which `create` made, and on directories which `mkdir` made.
 _ON_FILES: tuple[Phase, ...] = ("write", "stat", "open_read_close", "rename", "unlink")
 # Largest number of directories of a tree, and of operations of a rank in a phase.
 _MOST_LEAVES, _MOST_FILES = 10**6, 10**8
 
 
-class Metadata(Struct, frozen=True, forbid_unknown_fields=True):
+class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Operations on files and directories. Each step is a phase: all ranks make the operations of this phase, and then
     wait for each other. An epoch consists of all phases; train.epochs repeats them, in new folders.
     """

@@ -16,9 +16,10 @@ from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
 from dlio_hpc.config.dlio_benchmark import workload_files
-from dlio_hpc.config.metadata_keys import PHASES, Metadata
+from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.config.site import Site
+from dlio_hpc.results.phases import PHASES
 
 # Default size in bytes of the reads of tf.data.
 TENSORFLOW_BUFFER = 256 << 10
@@ -86,7 +87,7 @@ class Evaluation(Struct, frozen=True, forbid_unknown_fields=True):
     """Time of a step of a pass; null: the value of compute.time. Example: {mean: 5 ms}"""
 
 
-def _check_metadata(workload: "Workload", keys: Metadata) -> None:
+def _check_metadata(workload: "Workload", keys: MetadataKeys) -> None:
     """Raise ValueError if a metadata workload has keys of other workloads."""
     serialization.refuse(
         (
@@ -120,7 +121,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings that control how each rank reads the dataset."""
     compute: Compute = Compute()
     """Computation that each step emulates."""
-    metadata: Metadata | None = None
+    metadata: MetadataKeys | None = None
     """Operations on files and directories instead of a dataset; null: none. Example: {files: 10000}"""
     checkpoint: Checkpoint | None = None
     """Checkpoints to write. null: no checkpoints. {} (all keys at their defaults): the checkpoints of the DLIO paper.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
-from dlio_hpc.config.metadata_keys import Phase
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, checkpoint, clock, distributions, evaluation, node_activity, restore
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import BEGAN, ENDED, LONGEST_S, OPERATIONS, TOTAL_S, Recording
 from dlio_hpc.plan.plan import Run
+from dlio_hpc.results.phases import Phase
 from dlio_hpc.results.run_result import (
     AuxiliaryFilesSummary,
     CheckpointSummary,

@@ -7,8 +7,9 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from dlio_hpc.config.metadata_keys import Metadata, Phase
+from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.core.clock import now
+from dlio_hpc.results.phases import Phase
 
 # Function that makes the operations on some paths, and appends the seconds that each took to the array.
 Operations = Callable[[Sequence[str], "array[float]"], None]
@@ -17,20 +18,20 @@ _CREATE, _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
 RENAMED = ".r"
 
 
-def of(phase: Phase, keys: Metadata) -> Operations:
+def of(phase: Phase, keys: MetadataKeys) -> Operations:
     """Return the operations of a phase."""
-    simple: dict[Phase, Callable[[str], object]] = {
-        "mkdir": os.mkdir, "rmdir": os.rmdir, "stat": os.stat, "unlink": os.unlink, "readdir": _listed,
-    }  # fmt: skip
-    if phase in simple:
-        return partial(_made, simple[phase])
-    made: dict[Phase, Operations] = {
+    operations: dict[Phase, Operations] = {
+        "mkdir": partial(_made, os.mkdir),
         "create": _created,
         "write": partial(_written, bytes(keys.bytes), keys.fsync),
+        "stat": partial(_made, os.stat),
+        "readdir": partial(_made, _listed),
         "open_read_close": partial(_read, keys.bytes),
         "rename": _renamed,
+        "unlink": partial(_made, os.unlink),
+        "rmdir": partial(_made, os.rmdir),
     }
-    return made[phase]
+    return operations[phase]
 
 
 def _made(operation: Callable[[str], object], paths: Iterable[str], took: "array[float]") -> None:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
-from dlio_hpc.config.metadata_keys import Metadata
+from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.site import Rates, Site
 from dlio_hpc.dataset import checkpoint_files, dataset_folder
 from dlio_hpc.files import filesystem
@@ -164,7 +164,7 @@ def _kept(run: Run) -> int:
     return 0 if keys is None else min(keys.keep, _checkpoints(run))
 
 
-def _require_inodes(run: Run, keys: Metadata, ranks: int) -> str:
+def _require_inodes(run: Run, keys: MetadataKeys, ranks: int) -> str:
     """Return a message that states how many files and directories a metadata workload has at most at the same time, and
     how many inodes are free. Raise ConfigError if there are not enough inodes, or not enough space for the files.
     """

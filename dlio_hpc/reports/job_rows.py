@@ -9,7 +9,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.metadata_keys import Metadata
+from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.dataset import checkpoint_files, planned_bytes
 from dlio_hpc.files import rundir
@@ -69,7 +69,7 @@ def workload(outcome: JobOutcome) -> str:
     )
 
 
-def _operations(keys: Metadata, plan: Plan) -> str:
+def _operations(keys: MetadataKeys, plan: Plan) -> str:
     """Return a description of the operations of a metadata workload."""
     files = f"{counted(keys.files, 'file')} per rank, {counted(keys.files * plan.ranks, 'file')}"
     content = f" of {format_size(keys.bytes)}" if keys.bytes else ", empty"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, cast
 
 from dlio_hpc.base.units import format_seconds
-from dlio_hpc.config.metadata_keys import Phase
+from dlio_hpc.results.phases import Phase
 from dlio_hpc.results.run_result import Summary
 
 MetricName = Literal[

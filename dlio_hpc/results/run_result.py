@@ -9,8 +9,8 @@ from msgspec import Struct, structs
 
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import InvalidRun, shortened
-from dlio_hpc.config.metadata_keys import Phase
 from dlio_hpc.files import rundir
+from dlio_hpc.results.phases import Phase
 
 
 class Distribution(Struct, frozen=True):

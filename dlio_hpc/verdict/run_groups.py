@@ -10,9 +10,9 @@ from msgspec import Struct, structs
 from dlio_hpc.analysis.storage_check import Outcome
 from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.base.nights import night_of
-from dlio_hpc.config.metadata_keys import PHASES
 from dlio_hpc.plan import night_chain
 from dlio_hpc.results.metrics import METRICS, MetricName, of_phase
+from dlio_hpc.results.phases import PHASES
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 
 # Cache outcomes from worst to best. A single cached run disqualifies the whole group.

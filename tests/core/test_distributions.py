@@ -14,6 +14,7 @@ from dlio_hpc.core.io_counters import UNKNOWN, Tally
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import BUSY, LEAST_S, OPENS, Activity, TimeBins, common, spread
 from dlio_hpc.core.run import _placement_faults
+from dlio_hpc.core.train import PHASE_COLUMNS
 from dlio_hpc.plan.plan import Run
 from tests.support import planning
 
@@ -57,7 +58,7 @@ def _merged(hosts: list[Host], steps: Floats, reads: Counts, totals: Floats, fet
     return Merged(
         hosts, TimeBins(1, 0, 1), offsets, steps, histograms, np.zeros((ranks, 3, 2)), totals, arrivals, saved,
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)), verified, sides,
-        sizes, activity, marks, disturbances,
+        sizes, activity, marks, disturbances, np.zeros((ranks, 0, PHASE_COLUMNS)), np.zeros((ranks, 0, 0), np.int64),
     )  # fmt: skip
 
 

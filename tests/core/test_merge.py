@@ -13,6 +13,7 @@ from dlio_hpc.config import site, workload
 from dlio_hpc.core import cache_accounting, checkpoint, distributions, evaluation, merge, node_activity, restore
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
+from dlio_hpc.core.train import PHASE_COLUMNS
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Summary
 from tests.support import planning
@@ -107,7 +108,7 @@ def merged() -> Merged:
         HOSTS, TimeBins(1, 0, 1), np.zeros((3, 1)), _steps()[0], histograms, np.array(SUMS), np.array(TOTALS, float),
         np.array(ARRIVED, float), np.array(SAVED, float), restored, passes, np.array(VERIFIED, float),
         np.array(SIDES, float), np.zeros((3, 160), np.int64), np.zeros((3, 5, 1)), np.zeros((3, 0, 2)),
-        np.zeros((3, 3, node_activity.COLUMNS)),
+        np.zeros((3, 3, node_activity.COLUMNS)), np.zeros((3, 0, PHASE_COLUMNS)), np.zeros((3, 0, 0), np.int64),
     )  # fmt: skip
 
 

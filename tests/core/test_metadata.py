@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import site, workload
-from dlio_hpc.config.metadata_keys import PHASES, Metadata, Phase
+from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.core import clock, distributions, merge, metadata_operations
 from dlio_hpc.core.io_counters import PhaseRecord
 from dlio_hpc.core.loaders import metadata
 from dlio_hpc.core.merge import Host
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Run
+from dlio_hpc.results.phases import PHASES, Phase
 from tests.support import planning, straced
 from tests.support.ranks import Ranks
 
@@ -95,7 +96,7 @@ def test_files_have_the_bytes_and_the_names_that_are_asked_for(tmp_path: Path) -
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3))
 def test_each_rank_works_on_the_files_of_one_other_rank(nodes: int, ranks_on_node: int, shift: int) -> None:
     ranks = nodes * ranks_on_node
-    keys = Metadata(files=1, phases=("create", "stat", "unlink"), shift_nodes=shift)
+    keys = MetadataKeys(files=1, phases=("create", "stat", "unlink"), shift_nodes=shift)
     owners = {phase: [] for phase in keys.order}  # type: ignore[var-annotated]
     for rank in range(ranks):
         loader = metadata.MetadataLoader.__new__(metadata.MetadataLoader)
@@ -220,11 +221,11 @@ def test_a_phase_that_fails_names_the_operation_and_the_path(tmp_path: Path) -> 
 
 
 def test_every_phase_has_operations() -> None:
-    keys = Metadata(files=1, bytes=1)  # type: ignore[arg-type]
+    keys = MetadataKeys(files=1, bytes=1)  # type: ignore[arg-type]
     for phase in PHASES:
         assert callable(metadata_operations.of(phase, keys))
     assert keys.order == PHASES
-    assert Metadata(files=1).order == tuple(phase for phase in PHASES if phase != "write")
+    assert MetadataKeys(files=1).order == tuple(phase for phase in PHASES if phase != "write")
 
 
 # For each phase, the system call that is counted, and what its line contains.

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from dlio_hpc.results import metrics
 from dlio_hpc.results.metrics import METRICS, MetricName
+from dlio_hpc.results.phases import PHASES
 
 # Value of each metric of a run whose fields are all different.
 VALUES: dict[MetricName, float] = {
@@ -13,6 +15,7 @@ VALUES: dict[MetricName, float] = {
     "wait_p99_s": 7.0, "read_p99_s": 8.0, "slowest_rank_ratio": 9.0, "checkpoint_write_MBps": 10.0,
     "checkpoint_read_MBps": 11.0, "checkpoint_safe_s": 12.0, "restore_s": 13.0, "restore_gap_s": 14.0,
     "opens_per_s": 15.0, "open_p99_s": 16.0, "metadata_fraction": 0.17,
+    **{metrics.of_phase(phase): 20.0 + place for place, phase in enumerate(PHASES)},
 }  # fmt: skip
 
 
@@ -29,6 +32,7 @@ def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
         ),
         restored=SimpleNamespace(read_MBps=11.0, slowest_s=SimpleNamespace(p50=13.0, max=98.0), gap_s=14.0),
         opens_per_s=15.0, open_latency_s=SimpleNamespace(**vars(seconds), p99=16.0), metadata_fraction=0.17,
+        metadata=[SimpleNamespace(phase=phase, per_s=20.0 + place) for place, phase in enumerate(PHASES)],
         close_latency_s=SimpleNamespace(**vars(seconds), p99=103.0), opens=99, requests=100, steps=101, bytes_read=102,
     )  # fmt: skip
     assert METRICS[name].value(run) == VALUES[name]
@@ -70,4 +74,5 @@ def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None
     higher = {name for name, metric in METRICS.items() if metric.is_higher_better}
     assert higher == {
         "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps", "opens_per_s",
+        *map(metrics.of_phase, PHASES),
     }  # fmt: skip

@@ -18,6 +18,7 @@ from dlio_hpc.core import (
 )
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
+from dlio_hpc.core.train import PHASE_COLUMNS
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import plan
 from dlio_hpc.results import run_result
@@ -50,6 +51,7 @@ def merged(made: plan.Plan) -> Merged:
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)),
         np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,
         np.zeros((ranks, 0, 2)), np.zeros((ranks, 2, node_activity.COLUMNS)),
+        np.zeros((ranks, 0, PHASE_COLUMNS)), np.zeros((ranks, 0, 0), np.int64),
     )  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.units import Size
 from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import workload
-from dlio_hpc.config.metadata_keys import PHASES
 from dlio_hpc.dataset import checkpoint_files, resizing
 from dlio_hpc.documents import judgements
 from dlio_hpc.files import archive, filesystem, rundir, storage_proofs
@@ -29,6 +28,7 @@ from dlio_hpc.records import job_outcome
 from dlio_hpc.reports import acceptance_page, html_page, terminal, verdict_banners
 from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import run_result
+from dlio_hpc.results.phases import PHASES
 from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.verdict import (
     acceptance,

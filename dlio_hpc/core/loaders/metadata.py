@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
-from dlio_hpc.config.metadata_keys import Metadata, Phase
+from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.core import clock, distributions, metadata_operations
 from dlio_hpc.core.io_counters import PhaseRecord, Tally
 from dlio_hpc.core.loaders.loader import Batch
@@ -17,14 +17,13 @@ from dlio_hpc.dataset.sample_layout import Place, Places
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
+from dlio_hpc.results.phases import Phase
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 # Number of operations between two looks at the clock.
 _CHUNK = 256
-# Phases that create what the other phases work on, by the phases that work on it.
-_MAKER: dict[Phase, Phase] = {"mkdir": "mkdir", "rmdir": "mkdir"}
 
 
 class MetadataLoader:
@@ -33,7 +32,7 @@ class MetadataLoader:
     ranks_on_node: number of ranks on a node.
     """
 
-    def __init__(self, comm: "Intracomm", run: Run, keys: Metadata, ranks_on_node: int) -> None:
+    def __init__(self, comm: "Intracomm", run: Run, keys: MetadataKeys, ranks_on_node: int) -> None:
         self._comm, self._keys, self._ranks_on_node = comm, keys, ranks_on_node
         self._root, self._epoch = run.outputs, 0
         self._home = os.getcwd()
@@ -98,7 +97,7 @@ class MetadataLoader:
 
     def _owner(self, place: int, phase: Phase) -> int:
         """Return the rank on whose files this rank works. place: index of the phase."""
-        maker = _MAKER.get(phase, "create")
+        maker = _maker(phase)
         if phase == maker or maker not in self._keys.order:
             return self._comm.rank
         apart = place - self._keys.order.index(maker)
@@ -110,7 +109,7 @@ class MetadataLoader:
             folders = [self._folder(owner, leaf) for leaf in range(self._keys.leaves)]
             yield from (folders[first : first + _CHUNK] for first in range(0, len(folders), _CHUNK))
             return
-        maker = _MAKER.get(phase, "create")
+        maker = _maker(phase)
         count = self._keys.files if phase == maker else self._made[maker][owner]
         name = "d" if maker == "mkdir" else "f"
         is_renamed = "rename" in self._keys.order[:place] and maker == "create"
@@ -134,6 +133,11 @@ class MetadataLoader:
         """Return the error of an operation. The paths of operations are relative to the output folder."""
         place = os.path.join(self._root, os.fsdecode(fault.filename or ""))
         return InfrastructureError(f"{phase}: cannot use {place}: {fault.strerror or fault}")
+
+
+def _maker(phase: Phase) -> Phase:
+    """Return the phase that makes what a phase works on."""
+    return "mkdir" if phase in ("mkdir", "rmdir") else "create"
 
 
 def _enter(path: str) -> None:
