@@ -382,7 +382,7 @@ def test_a_generation_that_takes_too_long_is_incomplete(run: Run, small: Path) -
         "--generate",
         "only",
         "-S",
-        "dataset.files=5000000",
+        "dataset.files=200000",
         "-d",
         "data",
     )
