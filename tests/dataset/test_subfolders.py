@@ -177,6 +177,7 @@ def test_all_ranks_generate_a_dataset_that_is_verified_and_removed(tmp_path: Pat
 def test_a_generation_continues_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = _plan(tmp_path, "dataset.format=raw", "dataset.files=20", "dataset.subfolders=4")
     monkeypatch.setattr(generation, "_MOST_FILES", 2)
+    monkeypatch.setattr(generation, "_RECORD_BYTES", 1)
     left = [3]
 
     class Near(Stop):
