@@ -120,8 +120,8 @@ def _write_span(folder: int, run: Run, span: Span, progress: Progress, stop: Sto
     made = ""
     for path, first, end in dataset_folder.blocks(layout, *span, most):
         stop.check(
-            f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs the "
-            "dataset writes the other files"
+            f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs the dataset "
+            "continues the generation"
         )
         if path != made:
             dataset_tree.make(folder, path)
