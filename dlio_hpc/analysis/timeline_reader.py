@@ -130,10 +130,12 @@ def series(recorded: Recorded) -> Series:
 
 def opens(recorded: Recorded) -> Opens | None:
     """Return the opens of sample files over time, summed over ranks. Return None if they were not timed."""
-    if "activity/opens" not in recorded.file or not recorded.file["activity/opens"][:].any():
+    if "activity/opens" not in recorded.file:
         return None
     group = recorded.file["activity"]
     opened, seconds = (np.asarray(group[name][:].sum(axis=0), np.float64) for name in ("opens", "opening"))
+    if not opened.any():
+        return None
     edges = np.asarray(
         float(group.attrs["start"]) + float(group.attrs["width"]) * np.arange(len(opened) + 1), np.float64
     )

@@ -12,14 +12,18 @@ R = TypeVar("R")
 
 # Largest number of processes. Other users work on a login node, too.
 _MOST = 8
+# Number of files from which several processes are used.
+_MANY = 20_000
 # Number of items for each process that are in progress at a time. It limits the memory.
 _AHEAD = 4
 _PR_SET_PDEATHSIG = 1
 
 
-def count() -> int:
-    """Return the number of processes for work that keeps all processors of this process busy."""
-    return min(_MOST, len(os.sched_getaffinity(0)))
+def count(files: int) -> int:
+    """Return the number of processes that work on a number of files: one for few files, and otherwise as many as keep
+    all processors of this process busy.
+    """
+    return min(_MOST, len(os.sched_getaffinity(0))) if files >= _MANY else 1
 
 
 def mapped(function: Callable[[T], R], items: Iterable[T], processes: int) -> Iterator[R]:

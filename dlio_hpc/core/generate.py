@@ -4,7 +4,7 @@ import errno
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 # Size in bytes from which each file is synced by itself.
 _LARGE = 1 << 20
-# Seconds after which a rank records the files that it has written.
-_RECORD_S = 10.0
+# Seconds and bytes after which a rank records the files that it has written. A sync of more bytes would take so long
+# that rank 0 misses the warning before the time limit.
+_RECORD_S, _RECORD_BYTES = 10.0, 64 << 20
 # Number of files that are written between two looks at the clock.
 _MOST_FILES = 256
 
@@ -110,34 +111,29 @@ def _write_share(rank: int, ranks: int, run: Run, missing: list[Span], progress:
 
 
 def _write_span(folder: int, run: Run, span: Span, progress: Progress, stop: Stop) -> int:
-    """Write consecutive sample files, and record those that are on storage, also after an error. Return their total
-    size in bytes. folder: descriptor of the dataset's folder.
+    """Write consecutive sample files, and record those that are on storage. Return their total size in bytes. folder:
+    descriptor of the dataset's folder.
     """
     layout, size = run.workload.dataset, 0
     recorder = _Recorder(folder, span.first, is_synced_together=_is_synced_together(run))
     most = max(1, min(_MOST_FILES, _LARGE // layout.bytes_of(layout.samples_per_file)))
     made = ""
-    try:
-        for path, first, end in dataset_folder.blocks(layout, *span, most):
-            stop.check(
-                f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs the "
-                "dataset writes the other files"
-            )
-            if path != made:
-                dataset_tree.make(folder, path)
-                made = path
-            with dataset_tree.opened(folder, path) as inner:
-                written = _write_files(inner, run, range(first, end), not recorder.is_synced_together)
-            size += written
-            progress.add(written, end - first)
-            recorder.add(end - first)
-            if progress.is_due(progress.done, progress.total):
-                rest = f"{progress.bytes / 1e6:.0f} MB written by rank 0"
-                progress.show(progress.done, progress.total, "files", rest)
-    except BaseException:
-        with suppress(OSError):  # the error that is being raised is reported
-            recorder.save()
-        raise
+    for path, first, end in dataset_folder.blocks(layout, *span, most):
+        stop.check(
+            f"rank 0 has written {progress.done} of its {progress.total} files; the next job that needs the dataset "
+            "continues the generation"
+        )
+        if path != made:
+            dataset_tree.make(folder, path)
+            made = path
+        with dataset_tree.opened(folder, path) as inner:
+            written = _write_files(inner, run, range(first, end), not recorder.is_synced_together)
+        size += written
+        progress.add(written, end - first)
+        recorder.add(end - first, written)
+        if progress.is_due(progress.done, progress.total):
+            rest = f"{progress.bytes / 1e6:.0f} MB written by rank 0"
+            progress.show(progress.done, progress.total, "files", rest)
     recorder.save()
     return size
 
@@ -217,11 +213,13 @@ class _Recorder:
         self._folder = folder
         self._written = self._recorded = Span(first, first)
         self._due = clock.now() + _RECORD_S
+        self._unsynced = 0
 
-    def add(self, count: int) -> None:
-        """Note that the next `count` files are written."""
+    def add(self, count: int, size: int) -> None:
+        """Note that the next `count` files are written, which have `size` bytes together."""
         self._written = Span(self._written.first, self._written.end + count)
-        if clock.now() >= self._due:
+        self._unsynced += size
+        if clock.now() >= self._due or self._unsynced >= _RECORD_BYTES:
             self.save()
 
     def save(self) -> None:
@@ -235,7 +233,7 @@ class _Recorder:
                 self._written = self._recorded
                 raise
         written_files.record(self._folder, self._written, self._recorded)
-        self._recorded, self._due = self._written, clock.now() + _RECORD_S
+        self._recorded, self._due, self._unsynced = self._written, clock.now() + _RECORD_S, 0
 
 
 @contextmanager

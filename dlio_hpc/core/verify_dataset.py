@@ -24,9 +24,8 @@ from dlio_hpc.files import safe_folders
 
 # Maximum number of faults that are listed. The fingerprint file of a damaged dataset may name any number of files.
 _MOST_FAULTS = 1000
-# Largest number of files and of bytes that a process checks at a time, and number of files from which several processes
-# are used.
-_PART, _PART_BYTES, _MANY = 256, 64 << 20, 20_000
+# Largest number of files and of bytes that a process checks at a time.
+_PART, _PART_BYTES = 256, 64 << 20
 
 
 class DatasetFault(Struct, frozen=True):
@@ -90,12 +89,12 @@ def verify(folder: Path, quick: bool) -> Findings:
     faults = [DatasetFault(name, "does not belong to the dataset") for name in foreign]
     sides, files = len(dataset_folder.sides(known.dataset)), dataset_folder.file_count(known.dataset)
     progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files", sides + files)
-    processes = worker_processes.count() if files >= _MANY else 1
     size = number = 0
     size_of_file = known.dataset.bytes_of(known.dataset.samples_per_file)
     step = max(1, min(_PART, _PART_BYTES // max(1, size_of_file)))
     parts = (range(first, min(first + step, files)) for first in range(-sides, files, step))
-    for part in worker_processes.mapped(partial(_part, folder, known.dataset, quick), parts, processes):
+    check = partial(_part, folder, known.dataset, quick)
+    for part in worker_processes.mapped(check, parts, worker_processes.count(files)):
         size, number = size + part.bytes, number + part.files
         faults += part.faults
         if len(faults) >= _MOST_FAULTS:

@@ -22,8 +22,8 @@ R = TypeVar("R")
 
 # Maximum number of foreign files that a message names.
 _SHOWN = 5
-# Number of files that a process handles at a time, and number of files from which several processes are used.
-_BATCH, _MANY = 2000, 20_000
+# Number of files that a process handles at a time.
+_BATCH = 2000
 
 
 class Look(NamedTuple):
@@ -96,7 +96,7 @@ def _checked(folder: Path, known: Fingerprint | None, descriptor: int) -> Look:
     files that are not part of the dataset.
     """
     try:
-        look = _looked(known, descriptor)
+        look = _looked(_dataset(known), descriptor)
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault
     if look.foreign:
@@ -109,12 +109,16 @@ def _checked(folder: Path, known: Fingerprint | None, descriptor: int) -> Look:
     return look
 
 
-def _looked(known: Fingerprint | None, root: int) -> Look:
+def _dataset(known: Fingerprint | None) -> Dataset | None:
+    """Return the dataset that a fingerprint file describes; None if there is no such file."""
+    return known.dataset if known else None
+
+
+def _looked(dataset: Dataset | None, root: int) -> Look:
     """Look at all files in an open folder of a dataset."""
     files = size = 0
     foreign: list[str] = []
-    dataset = known.dataset if known else None
-    for part in _mapped(partial(_look_at, root, dataset), root, known):
+    for part in _mapped(_look_at, root, dataset):
         files, size = files + part.files, size + part.size
         foreign += part.foreign
     return Look(files, size, tuple(foreign))
@@ -144,14 +148,13 @@ def _look_at(root: int, dataset: Dataset | None, batch: NameBatch) -> Look:
     return Look(files, size, tuple(foreign))
 
 
-def _mapped(function: Callable[[NameBatch], R], root: int, known: Fingerprint | None) -> Iterator[R]:
+def _mapped(function: Callable[[int, Dataset | None, NameBatch], R], root: int, dataset: Dataset | None) -> Iterator[R]:
     """Yield the result of the function for all names in the folders of a dataset, some names at a time. Several
     processes call the function if the dataset has many files.
     """
-    dataset = known.dataset if known else None
-    is_large = dataset is not None and dataset_folder.file_count(dataset) >= _MANY
+    processes = worker_processes.count(dataset_folder.file_count(dataset) if dataset else 0)
     batches = dataset_tree.batches(root, dataset, _BATCH)
-    yield from worker_processes.mapped(function, batches, worker_processes.count() if is_large else 1)
+    yield from worker_processes.mapped(partial(function, root, dataset), batches, processes)
 
 
 def _emptied(folder: Path, root: int, force: bool) -> tuple[int, int]:
@@ -172,8 +175,8 @@ def _emptied(folder: Path, root: int, force: bool) -> tuple[int, int]:
                 raise being_read(folder)
             removed += _marked_unfinished(inside, known, root)
     progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files removed", look.files)
-    removed += _remove_files(root, known, progress)
-    _remove_subfolders(root, known)
+    removed += _remove_files(root, _dataset(known), progress)
+    _remove_subfolders(root, _dataset(known))
     names = os.listdir(root)
     if foreign := sorted(name for name in names if not dataset_folder.is_note(name)):
         raise ConfigError(
@@ -185,14 +188,14 @@ def _emptied(folder: Path, root: int, force: bool) -> tuple[int, int]:
     return removed, look.size
 
 
-def _remove_files(root: int, known: Fingerprint | None, progress: CountedProgress) -> int:
+def _remove_files(root: int, dataset: Dataset | None, progress: CountedProgress) -> int:
     """Remove the sample files and the auxiliary files of a dataset. Return their number. The folders are read until
     they have no such file, because some file systems leave out names while files are removed.
     """
     removed, before = 0, -1
     while before < removed:
         before = removed
-        for count in _mapped(partial(_remove_batch, root, known.dataset if known else None), root, known):
+        for count in _mapped(_remove_batch, root, dataset):
             removed += count
             progress(removed)
     return removed
@@ -209,8 +212,8 @@ def _remove_batch(root: int, dataset: Dataset | None, batch: NameBatch) -> int:
         )
 
 
-def _remove_subfolders(root: int, known: Fingerprint | None) -> None:
-    for folder in dataset_tree.folders(root, known.dataset if known else None):
+def _remove_subfolders(root: int, dataset: Dataset | None) -> None:
+    for folder in dataset_tree.folders(root, dataset):
         for name in folder.inner:
             os.rmdir(name, dir_fd=folder.descriptor)
 

@@ -1,7 +1,6 @@
 """The folder of a dataset and its subfolders, opened one after another without following links."""
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -56,7 +55,7 @@ def _numbered(folder: int, count: int) -> list[str]:
 def _opened(folder: int, name: str, device: int) -> Iterator[int | None]:
     """Open a subfolder and yield its descriptor. Yield None if it is a mount point, a link, or missing."""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = safe_folders.entered(name, folder)
     except (FileNotFoundError, NotADirectoryError):
         yield None
         return
@@ -111,8 +110,7 @@ def opened(root: int, path: str) -> Iterator[int]:
     descriptor = os.dup(root)
     try:
         for name in filter(None, path.split("/")):
-            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            inner = os.open(name, flags, dir_fd=descriptor)
+            inner = safe_folders.entered(name, descriptor)
             safe_folders.close(descriptor)
             descriptor = inner
         yield descriptor
@@ -125,7 +123,6 @@ def make(root: int, path: str) -> None:
     ranks may create the same folders at the same time. If the dataset's folder is shared with a group, the group may
     write to the subfolder, too.
     """
-    is_shared = safe_folders.is_of_group(safe_folders.held(root))
     parts = path.split("/")
     for depth, name in enumerate(parts):
         with opened(root, "/".join(parts[:depth])) as above:
@@ -133,6 +130,4 @@ def make(root: int, path: str) -> None:
                 os.mkdir(name, dir_fd=above)
             except FileExistsError:
                 continue
-            if is_shared:
-                with opened(above, name) as made:
-                    os.fchmod(made, stat.S_IMODE(os.fstat(made).st_mode) | stat.S_ISGID | stat.S_IRWXG)
+            safe_folders.let_group_write(safe_folders.held(above) / name)

@@ -22,7 +22,7 @@ def opened(path: str | Path) -> Iterator[int]:
     OSErrors raised in the `with` block name the folder by its path, not by its descriptor.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = entered(path)
     except OSError as fault:
         if fault.errno not in _NO_FOLDER:
             raise
@@ -32,6 +32,13 @@ def opened(path: str | Path) -> Iterator[int]:
             yield descriptor
     finally:
         close(descriptor)
+
+
+def entered(path: str | Path, above: int | None = None) -> int:
+    """Open a folder and return its descriptor. Raise OSError if `path` is a link or not a folder. above: descriptor of
+    the folder to which `path` is relative.
+    """
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
 
 
 # Largest number of links on a path, as in the kernel.

@@ -195,7 +195,7 @@ def _quiet(values: Floats, prior: NightSpread, extra: Floats) -> npt.NDArray[np.
             differences = np.clip(differences, -most, most)
         variance = sd[first] ** 2 * error_share(correlation[first], newest) + error[first]
         variance += more.sum(axis=1) / newest**2
-        z = np.abs(_deviates(differences.mean(axis=1), variance, df[first]))
+        z = np.abs(deviates(differences.mean(axis=1) / np.sqrt(variance), df[first]))
         night = first + newest - 1
         is_quiet[night] &= z - threshold <= -limits[night]
     return is_quiet
@@ -255,9 +255,10 @@ def deviate(difference: float, variance: float, df: float) -> float:
     return math.copysign(normal, t)
 
 
-def _deviates(differences: Floats, variances: Floats, df: Floats) -> Floats:
-    """Return deviate() of each item of the arrays. The variances are positive."""
-    t = differences / np.sqrt(variances)
+def deviates(t: Floats, df: Floats | float) -> Floats:
+    """Return the normal deviates that are as improbable as the values `t` of Student's t, by the formula of deviate().
+    df: degrees of freedom of each value, or of all.
+    """
     finite = np.where(np.isinf(df), 1.0, df)
     normal = np.copysign(np.sqrt(finite * np.log1p(t * t / finite)) * (8 * finite + 1) / (8 * finite + 3), t)
     return np.where(np.isinf(df), t, normal)

@@ -110,15 +110,6 @@ def _spreads(sums: _Sums, count: int, prior: NightSpread) -> _Spreads:
     return _Spreads(mean, variance, df, correlation)
 
 
-def _deviates(t: Floats, df: float) -> Floats:
-    """Return the normal deviates that are as improbable as the values `t` of Student's t, by the formula of
-    change_detection.deviate(). df: degrees of freedom.
-    """
-    if math.isinf(df):
-        return t
-    return np.asarray(np.sign(t) * np.sqrt(df * np.log1p(t * t / df)) * (8 * df + 1) / (8 * df + 3))
-
-
 def _differences(sums: _Sums, at: _Indices, count: int, prior: NightSpread) -> tuple[Floats, Floats, Floats]:
     """Compare two levels in the first `count` nights of each series: the level since the night `at`, and the level
     before this night. Return the differences of the levels, the upper ends of the intervals of the differences, and
@@ -132,7 +123,7 @@ def _differences(sums: _Sums, at: _Indices, count: int, prior: NightSpread) -> t
     error = np.sqrt(variance * (1 / newest + 1 / at))
     difference = (total - before) / newest - before / at
     high = difference + students_t.quantile(1 - regression.TAIL, df) * error
-    return difference, high, _deviates(difference / error, df)
+    return difference, high, change_detection.deviates(difference / error, df)
 
 
 def _with_new(alarms: _Alarms, sums: _Sums, count: int, prior: NightSpread) -> _Alarms:
@@ -156,7 +147,8 @@ def _deviates_of_newest(sums: _Sums, count: int, newest: int, prior: NightSpread
     """Return the normal deviates of the differences between the newest nights and the nights before them."""
     spreads = _spreads(sums, count - newest, prior)
     difference = (sums.first[:, count] - sums.first[:, count - newest]) / newest - spreads.mean
-    return _deviates(difference / np.sqrt(spreads.error(newest) + spreads.error(count - newest)), spreads.df)
+    error = np.sqrt(spreads.error(newest) + spreads.error(count - newest))
+    return change_detection.deviates(difference / error, spreads.df)
 
 
 def _first_nights(sums: Floats, count: int, newest: int) -> _Indices:

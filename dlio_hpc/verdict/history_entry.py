@@ -117,6 +117,7 @@ class Measurement(Struct, frozen=True):
         return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
 
 
+# dict=True gives an entry a __dict__, in which run_groups.of() keeps the groups of the job.
 class Entry(Struct, frozen=True, dict=True):
     """A job that has ended. ended: time in UTC. fault: reason why the metrics of the job must not be used; None if the
     job has no fault. exit_code: exit code for this fault; 0 if the job has no fault. hosts: names of the nodes.

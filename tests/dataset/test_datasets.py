@@ -392,12 +392,8 @@ def test_the_lock_of_another_user_counts() -> None:
         assert subprocess.run([sys.executable, "-c", program, made], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("after", range(4))
-def test_an_interrupted_removal_is_not_taken_for_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
-    folder = _generated(tmp_path)
-    run = _plan(tmp_path)
+def interrupt_removal(folder: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove a dataset, and fail when a number of files is removed."""
     unlink: Callable[..., None] = os.unlink
     left = [after]
 
@@ -412,6 +408,15 @@ def test_an_interrupted_removal_is_not_taken_for_whole(
         patch.setattr(os, "unlink", limited)
         with pytest.raises(InfrastructureError, match="interrupted"):
             dataset_removal.remove(folder)
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_an_interrupted_removal_is_not_taken_for_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    folder = _generated(tmp_path)
+    run = _plan(tmp_path)
+    interrupt_removal(folder, after, monkeypatch)
     assert len(list(folder.glob("0*"))) == max(0, 3 - after)
     assert not dataset_folder.is_complete(run.stored)
     assert dataset_folder.is_unwritten(run.stored)

@@ -28,7 +28,7 @@ from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.written_files import Span
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
-from tests.dataset.test_datasets import _plan
+from tests.dataset.test_datasets import _plan, interrupt_removal
 from tests.support.ranks import Ranks
 
 _LEVELS = st.one_of(st.tuples(st.integers(1, 40)), st.tuples(st.integers(1, 7), st.integers(1, 9)))
@@ -149,6 +149,7 @@ def test_all_ranks_generate_a_dataset_that_is_verified_and_removed(tmp_path: Pat
 def test_a_generation_continues_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = _plan(tmp_path, "dataset.format=raw", "dataset.files=20", "dataset.subfolders=4")
     monkeypatch.setattr(generation, "_MOST_FILES", 2)
+    monkeypatch.setattr(generation, "_RECORD_BYTES", 1)
     left = [3]
 
     class Near(Stop):
@@ -201,9 +202,9 @@ def test_many_files_are_verified_and_removed_by_several_processes(tmp_path: Path
     program = (
         "import sys; from pathlib import Path; from dlio_hpc.base import worker_processes; "
         "from dlio_hpc.core import verify_dataset; from dlio_hpc.dataset import dataset_removal; "
-        "verify_dataset._MANY = dataset_removal._MANY = 1; verify_dataset._PART = dataset_removal._BATCH = 4; "
-        "worker_processes.count = lambda: 3; folder = Path(sys.argv[1]); "
-        "found = verify_dataset.verify(folder, quick=False); print(found.files, *found.faults); "
+        "verify_dataset._PART = dataset_removal._BATCH = 4; worker_processes.count = lambda files: 3; "
+        "folder = Path(sys.argv[1]); findings = verify_dataset.verify(folder, quick=False); "
+        "print(findings.files, *findings.faults); "
         "print(*dataset_removal.remove(folder))"
     )
     done = subprocess.run([sys.executable, "-c", program, run.dataset], capture_output=True, text=True, check=False)
@@ -303,18 +304,7 @@ def test_the_rest_of_an_interrupted_removal_is_generated_again(
     folder = Path(run.dataset)
     (folder / ".written-0-12").touch()
     dataset_folder.mark(run.stored, complete=complete)
-    unlink, left = os.unlink, [6]
-
-    def limited(*arguments: Any, **keys: Any) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            raise PermissionError(1, "interrupted", arguments[0])
-        unlink(*arguments, **keys)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", limited)
-        with pytest.raises(InfrastructureError, match="interrupted"):
-            dataset_removal.remove(folder)
+    interrupt_removal(folder, 6, monkeypatch)
     assert 0 < len(list(folder.glob("*/*.raw"))) < 12
     assert {(result.files, result.reused) for result in _generate(run, 2)} == {(12, False)}
     assert verify(folder, quick=False).faults == ()

@@ -622,10 +622,10 @@ def test_subfolders_on_other_mdts_are_told(run: Run, small: Path, tmp_path: Path
 def test_without_permission_no_folder_is_placed(run: Run, small: Path, tmp_path: Path) -> None:
     job = Machine(run, tmp_path, mdts=4, anyone=False).submit(small, "-S", _ON_MDTS, code=6)
     directory = Path(job["directory"])
-    told = " ".join((directory / "job.err").read_text().split())
-    assert "lfs mkdir -c 2" in told
-    assert "Operation not permitted" in told
-    assert "unless mdt.*.enable_remote_dir_gid on the servers is -1 or the number of your group" in told
+    errors = " ".join((directory / "job.err").read_text().split())
+    assert "lfs mkdir -c 2" in errors
+    assert "Operation not permitted" in errors
+    assert "unless mdt.*.enable_remote_dir_gid on the servers is -1 or the number of your group" in errors
     assert (directory / "exit_status").read_text() == "6\n"
 
 

@@ -1,5 +1,7 @@
 """Pictures over time: bandwidth of all ranks together, computation and I/O of individual ranks, and phases of steps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
@@ -37,20 +39,27 @@ def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
         canvas.area(upper, edges, values / unit, kind)
     for kind, counts in requests.items():
         canvas.area(lower, edges, np.add.reduceat(counts, starts) / widths, kind)
-    for axes, label in zip(sheets, (name, "requests/s"), strict=False):
-        canvas.numbers(axes)
-        axes.set(ylabel=label, xlim=(edges[0], edges[-1]))
-        axes.set_ylim(bottom=0)
-    if requests:
-        upper.sharex(lower)
-        upper.tick_params(labelbottom=False)
-    lower.set_xlabel("time (s)")
+    _over_time(sheets, (name, "requests/s"), edges)
     canvas.legend(upper)
     parts = "; ".join(
         f"{format_size(moved[kind].sum())} {kind}, at most {canvas.plain(values.max() / unit)} {name}"
         for kind, values in rates.items()
     )
     return figure, f"{parts} in any {format_seconds(widths[0])}. MB is 1e6 bytes, MiB 2^20."
+
+
+def _over_time(sheets: Sequence[Axes], labels: Sequence[str], edges: Floats) -> None:
+    """Label the axes of sheets that are drawn over the same time, one above the other. labels: labels of the y axes, at
+    least one a sheet. edges: edges of the time bins in seconds.
+    """
+    for axes, label in zip(sheets, labels, strict=False):
+        canvas.numbers(axes)
+        axes.set(ylabel=label, xlim=(edges[0], edges[-1]))
+        axes.set_ylim(bottom=0)
+    for axes in sheets[:-1]:
+        axes.sharex(sheets[-1])
+        axes.tick_params(labelbottom=False)
+    sheets[-1].set_xlabel("time (s)")
 
 
 def opens(view: View, title: str) -> tuple[Figure | str, str]:
@@ -64,13 +73,7 @@ def opens(view: View, title: str) -> tuple[Figure | str, str]:
     figure, sheets = canvas.sheet(view, title, WIDE, 3.6, (3, 1.3))
     canvas.area(sheets[0], edges, means / unit, "read")
     canvas.area(sheets[1], edges, count / np.diff(edges), "read")
-    for axes, label in zip(sheets, (f"time of an open ({name})", "opens/s"), strict=True):
-        canvas.numbers(axes)
-        axes.set(ylabel=label, xlim=(edges[0], edges[-1]))
-        axes.set_ylim(bottom=0)
-    sheets[0].sharex(sheets[1])
-    sheets[0].tick_params(labelbottom=False)
-    sheets[1].set_xlabel("time (s)")
+    _over_time(sheets, (f"time of an open ({name})", "opens/s"), edges)
     slowest = int(np.nanargmax(means))
     return figure, (
         f"Mean time of an open of a sample file: {format_seconds(seconds.sum() / count.sum())}; longest mean: "
