@@ -26,7 +26,7 @@ ENOUGH = minimum_size.TIMES_MEMORY
 # counted. The factor covers the noise between the probe and the run.
 FASTER = 1.25
 # What is said of a metadata workload whose operations the servers answered.
-_SERVED = "the servers of the file system answered: each rank worked on files of another node"
+_SERVED = "the servers of the file system answered: no node used a file in two phases"
 # Fields of an epoch, and of the evaluation passes, that show where their bytes came from.
 _COUNTS = (
     "storage_bytes_read", "client_bytes_asked", "client_bytes_read", "client_bytes_kept", "page_cache_fraction",
@@ -237,10 +237,14 @@ def _unserved(keys: MetadataKeys, result: Result) -> str | None:
         return f"the operations were made in memory: {kind if kind in MEMORY else storage_proofs.MEMORY_DEVICE}"
     if kind in LOCAL:
         return f"{_MAYBE_SERVED}: {kind} belongs to one node, which makes operations in memory and writes them later"
-    if result.nodes == 1:
-        return f"{_MAYBE_SERVED}: each rank worked on files that its own node created; use -N 2 or more"
-    if not keys.shift_nodes % result.nodes:
-        return f"{_MAYBE_SERVED}: each rank worked on files of its own node; set metadata.shift_nodes"
+    if again := keys.answered_twice(result.nodes):
+        needed = f"-N {keys.nodes_needed} or more"
+        remedy = needed if keys.shift_nodes == 1 else f"-S metadata.shift_nodes=1 and {needed}"
+        return f"{_MAYBE_SERVED}: a node used the same files before {', '.join(again)}; use {remedy}"
+    if "readdir" in keys.order and keys.folders == "shared" and result.ranks > result.nodes:
+        return f"{_MAYBE_SERVED}: in readdir, several ranks of a node listed the same folders; use --ppn 1"
+    if "write" in keys.order and not keys.fsync:
+        return f"{_MAYBE_SERVED}: the bytes of write may still be in memory; use -S metadata.fsync=true"
     return None
 
 

@@ -70,9 +70,9 @@ _WRITTEN: dict[Any, Schema] = {
     units.Share: {"type": "number"},
 }
 # Keys of which one alternative suffices, instead of the fields without a default. A scan of existing files sets the
-# layout of a dataset, and a workload without a dataset writes checkpoints.
+# layout of a dataset. A workload without a dataset writes checkpoints, or makes operations on files.
 ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
-    Workload: (["name"], [["dataset"], ["checkpoint"]]),
+    Workload: (["name"], [["dataset"], ["checkpoint"], ["metadata"]]),
     Dataset: (
         ["format"],
         [["files", "samples_per_file", "sample"], ["files", "samples_per_file", "columns"], ["existing"]],

@@ -10,6 +10,7 @@ from dlio_hpc.results.phases import PHASES, Phase
 
 # Phases that work on files which `create` made, and on directories which `mkdir` made.
 _ON_FILES: tuple[Phase, ...] = ("write", "stat", "open_read_close", "rename", "unlink")
+_ON_DIRECTORIES: tuple[Phase, ...] = ("mkdir", "rmdir")
 # Largest number of directories of a tree, and of operations of a rank in a phase.
 _MOST_LEAVES, _MOST_FILES = 10**6, 10**8
 
@@ -37,8 +38,8 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Number of subfolders in each folder of the levels above. Example: 10"""
     shift_nodes: units.Natural = 1
     """Number of nodes between the rank that creates a file and the rank that works on it in the next phase. The number
-    is added again for each further phase, so that the client of a node has not seen a file before it works on it. 0:
-    each rank works on its own files.
+    is added again for each further phase, so that the client of a node has not used a file before. With 1, this needs
+    as many nodes as there are phases that use the files, including create. 0: each rank works on its own files.
     """
     shuffle: bool = True
     """Work on the files of a phase in random order, except when they are created."""
@@ -74,6 +75,32 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
         if self.phases is not None:
             return self.phases
         return tuple(phase for phase in PHASES if phase != "write" or self.bytes)
+
+    def distance(self, phase: Phase) -> int:
+        """Return the number of nodes from the rank that makes the files or directories of a phase to the rank that
+        works on them.
+        """
+        return self.shift_nodes * self._users(phase).index(phase)
+
+    def answered_twice(self, nodes: int) -> list[Phase]:
+        """Return the phases in which a node works on files or directories that it has used in an earlier phase, so
+        that its cache may answer. nodes: number of nodes.
+        """
+        places = {phase: (self._users(phase)[0], self.distance(phase) % nodes) for phase in self.order}
+        used = list(places.values())
+        return [phase for number, phase in enumerate(self.order) if used[number] in used[:number]]
+
+    @property
+    def nodes_needed(self) -> int:
+        """Number of nodes from which on no node uses a file in two phases, if shift_nodes is 1."""
+        return max(len(self._users(phase)) for phase in self.order)
+
+    def _users(self, phase: Phase) -> list[Phase]:
+        """Return the phases that work on the same files or directories as a phase, in order. If the workload has no
+        phase that makes them, each of these phases works on the folders of its own rank.
+        """
+        kind = _ON_DIRECTORIES if phase in _ON_DIRECTORIES else ("create", "readdir", *_ON_FILES)
+        return [one for one in self.order if one in kind]
 
     @property
     def leaves(self) -> int:

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -307,7 +308,7 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
         if fault.errno not in _FULL:
             raise
         timeline_fault = fault
-    faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
+    faults = _faults(run, summary, comm.size) + _placement_faults(plan, run, [host.name for host in hosts])
     return _Trained(
         merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged), timeline_fault
     )
@@ -432,13 +433,26 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
     return dataset.compression == "none" and not (dataset.scan and dataset.scan.needs_library)
 
 
-def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
+def _works_on_other_nodes(run: Run) -> bool:
+    """Return whether a rank works on files that a rank of another node has written in the same run."""
+    metadata, saved = run.workload.metadata, run.workload.checkpoint
+    return bool((metadata and metadata.shift_nodes) or (saved and saved.reads and saved.reorder))
+
+
+def _placement_faults(plan: Plan, run: Run, hosts: list[str]) -> list[str]:
     """Return a list with a message if the ranks are not placed on the nodes as planned, because the launcher ignored
-    the plan. Otherwise return an empty list.
+    the plan. Otherwise return an empty list. hosts: the node of each rank.
     """
     counts = Counter(hosts)
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:
-        return []
+        changes = sum(host != following for host, following in pairwise(hosts))
+        if changes == plan.nodes - 1 or not _works_on_other_nodes(run):
+            return []
+        nodes = f"{', '.join(hosts[:8])}{', ...' * (len(hosts) > 8)}"
+        return [
+            "ranks work on files of other nodes, so the ranks of a node must have consecutive numbers, but the "
+            f"launcher placed the ranks on {nodes}; set it to block placement, such as srun --distribution=block"
+        ]
     actual = ", ".join(f"{count} on {host}" for host, count in sorted(counts.items()))
     return [
         f"{units.counted(plan.nodes, 'node')} x {plan.ranks_per_node} ranks were planned, but the actual "

@@ -260,9 +260,30 @@ def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
 
 def test_ranks_that_are_not_where_they_should_be(tmp_path: Path) -> None:
     plan = planning.make(load("demo"), load_site("local"), planning.Request(runs=tmp_path))
-    assert _placement_faults(plan, ["a"] * 4) == []
-    (fault,) = _placement_faults(plan, ["a", "a", "a", "b"])
+    assert _placement_faults(plan, plan.runs[0], ["a"] * 4) == []
+    (fault,) = _placement_faults(plan, plan.runs[0], ["a", "a", "a", "b"])
     assert fault == "1 node x 4 ranks were planned, but the actual placement is 3 on a, 1 on b"
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "needs_order"),
+    [
+        ("metadata_own", (), True),
+        ("metadata_own", ("metadata.shift_nodes=0",), False),
+        ("demo", (), False),
+        ("demo", ("checkpoint={every_steps: 2, reads: 1, reorder: 1}",), True),
+        ("demo", ("checkpoint={every_steps: 2, reads: 1}",), False),
+    ],
+)
+def test_ranks_that_work_on_other_nodes_have_consecutive_numbers_on_a_node(
+    tmp_path: Path, name: str, keys: tuple[str, ...], needs_order: bool
+) -> None:
+    request = planning.Request(runs=tmp_path, data=tmp_path / "data", nodes=3, ranks_per_node=2)
+    plan = planning.make(load(name, keys), load_site("slurm"), request)
+    assert _placement_faults(plan, plan.runs[-1], ["b", "b", "a", "a", "c", "c"]) == []
+    faults = _placement_faults(plan, plan.runs[-1], ["a", "b", "c", "a", "b", "c"])
+    said = ["the launcher placed the ranks on a, b, c, a, b, c; set it" in fault for fault in faults]
+    assert said == [True] * needs_order
 
 
 _READS = st.lists(st.tuples(st.floats(0, 3000), st.floats(0, 500), st.integers(0, 2**40)), min_size=1, max_size=30)

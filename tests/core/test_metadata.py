@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from dlio_hpc.analysis import storage_check
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
+from dlio_hpc.base.units import Size
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.core import clock, distributions, merge, metadata_operations
@@ -24,7 +27,7 @@ from dlio_hpc.core.merge import Host
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.phases import PHASES, Phase
-from tests.support import planning, straced
+from tests.support import planning, straced, studies
 from tests.support.ranks import Ranks
 
 
@@ -93,6 +96,60 @@ def test_files_have_the_bytes_and_the_names_that_are_asked_for(tmp_path: Path) -
     assert sorted(sum(1 for path in files if path.parent == folder) for folder in {p.parent for p in files}) == [6, 8]
 
 
+_PHASES_OF_FILES = ("create", "write", "stat", "readdir", "open_read_close", "rename", "unlink")
+
+
+@given(st.permutations(_PHASES_OF_FILES[1:-1]), st.integers(0, 5), st.integers(1, 9), st.integers(0, 4))
+def test_no_node_uses_a_file_twice_unless_this_is_said(
+    order: list[Phase], left_out: int, nodes: int, shift: int
+) -> None:
+    """The nodes that use the files of node 0 are followed through the phases."""
+    phases: Any = ("mkdir", "create", *order[left_out:], "unlink", "rmdir")
+    keys = MetadataKeys(files=1, bytes=Size(1), phases=phases, shift_nodes=shift)
+    again = []
+    for group in (("mkdir", "rmdir"), _PHASES_OF_FILES):
+        users: set[int] = set()
+        for phase in keys.order:
+            if phase in group:
+                user = -keys.distance(phase) % nodes
+                again += [phase] if user in users else []
+                users.add(user)
+    assert sorted(keys.answered_twice(nodes)) == sorted(again)
+    if shift == 1:
+        assert bool(again) == (nodes < keys.nodes_needed)
+
+
+def test_the_servers_answered_only_if_no_cache_of_a_node_could(tmp_path: Path) -> None:
+    def outcome(*keys: str, nodes: int, ranks_per_node: int = 2, kind: str = "lustre") -> tuple[str, str]:
+        made = workload.load("metadata_tree", keys)
+        request = planning.Request(runs=tmp_path, data=tmp_path / "data", nodes=nodes, ranks_per_node=ranks_per_node)
+        plan = planning.make(made, site.load("slurm"), request)
+        result = structs.replace(studies.result(plan, plan.runs[-1], 1.0, {}), file_system=kind)
+        known = storage_check.judge(plan.runs[-1], result)
+        return known.outcome(), known.text()
+
+    few = ("metadata.phases=[create, stat, open_read_close, unlink]",)
+    assert outcome(*few, nodes=4) == (
+        "storage",
+        "the servers of the file system answered: no node used a file in two phases",
+    )
+    outcomes = {
+        outcome(*few, nodes=1): "before stat, open_read_close, unlink; use -N 4 or more",
+        outcome(*few, nodes=2): "before open_read_close, unlink; use -N 4 or more",
+        outcome(*few, nodes=3): "before unlink; use -N 4 or more",
+        outcome(*few, "metadata.shift_nodes=2", nodes=4): "unlink; use -S metadata.shift_nodes=1 and -N 4",
+        outcome(*few, "metadata.shift_nodes=0", nodes=9): "use -S metadata.shift_nodes=1 and -N 4",
+        outcome(nodes=7): "several ranks of a node listed the same folders; use --ppn 1",
+        outcome("metadata.fsync=false", nodes=7, ranks_per_node=1): "the bytes of write may still be in memory",
+        outcome(*few, nodes=4, kind="xfs"): "xfs belongs to one node",
+    }
+    for (state, text), reason in outcomes.items():
+        assert state == "unknown", text
+        assert reason in text
+    assert outcome(nodes=7, ranks_per_node=1)[0] == "storage"
+    assert outcome(nodes=7, ranks_per_node=1, kind="tmpfs")[0] == "cached"
+
+
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3))
 def test_each_rank_works_on_the_files_of_one_other_rank(nodes: int, ranks_on_node: int, shift: int) -> None:
     ranks = nodes * ranks_on_node
@@ -102,8 +159,8 @@ def test_each_rank_works_on_the_files_of_one_other_rank(nodes: int, ranks_on_nod
         loader = metadata.MetadataLoader.__new__(metadata.MetadataLoader)
         loader._keys, loader._ranks_on_node = keys, ranks_on_node
         loader._comm = Ranks(ranks).members[rank]  # type: ignore[assignment]
-        for place, phase in enumerate(keys.order):
-            owners[phase].append(loader._owner(place, phase))
+        for phase in keys.order:
+            owners[phase].append(loader._owner(phase))
     assert owners["create"] == list(range(ranks))
     for place, phase in enumerate(keys.order):
         assert sorted(owners[phase]) == list(range(ranks)), "each file once"

@@ -79,7 +79,7 @@ class MetadataLoader:
 
     def _phase(self, place: int, phase: Phase) -> PhaseRecord:
         """Make the operations of a phase, until the time limit."""
-        owner = self._owner(place, phase)
+        owner = self._owner(phase)
         operations, took, limit = metadata_operations.of(phase, self._keys), array("d"), self._keys.time_limit
         began = clock.now()
         try:
@@ -95,13 +95,11 @@ class MetadataLoader:
         longest = float(seconds.max(initial=0.0))
         return PhaseRecord(began, ended, len(took), distributions.histogram(seconds), float(seconds.sum()), longest)
 
-    def _owner(self, place: int, phase: Phase) -> int:
-        """Return the rank on whose files this rank works. place: index of the phase."""
-        maker = _maker(phase)
-        if phase == maker or maker not in self._keys.order:
-            return self._comm.rank
-        apart = place - self._keys.order.index(maker)
-        return (self._comm.rank + apart * self._keys.shift_nodes * self._ranks_on_node) % self._comm.size
+    def _owner(self, phase: Phase) -> int:
+        """Return the rank on whose files this rank works. The ranks of a node have consecutive numbers: core/run.py
+        calls a run with another placement invalid.
+        """
+        return (self._comm.rank + self._keys.distance(phase) * self._ranks_on_node) % self._comm.size
 
     def _paths(self, place: int, phase: Phase, owner: int) -> Iterator[Sequence[str]]:
         """Yield the paths of the operations of a phase, some at a time."""
