@@ -17,6 +17,7 @@ from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options, written
 from dlio_hpc.cli.verbs import PAGER, SETTINGS, argument, option, parsed
+from dlio_hpc.results import metrics
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
@@ -235,10 +236,8 @@ def _rebuild(folder: Path) -> None:
 
 
 def _usual(entries: "Sequence[Entry]") -> MetricName:
-    """Return the metric that is shown by default: samples/s, or the checkpoint rate if no job has samples/s."""
-    known = {name for entry in entries for run in entry.measurements for name in run.metrics}
-    has_checkpoints = "checkpoint_write_MBps" in known and "samples_per_s" not in known
-    return "checkpoint_write_MBps" if has_checkpoints else "samples_per_s"
+    """Return the metric that is shown by default."""
+    return metrics.main({name for entry in entries for run in entry.measurements for name in run.metrics})
 
 
 def _page(entries: "Sequence[Entry]", folder: Path, metric: MetricName, now: str | None, last: int | None) -> "Page":

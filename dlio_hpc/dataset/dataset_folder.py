@@ -172,6 +172,17 @@ def names_of(dataset: Dataset | None) -> Callable[[str, str], bool]:
     return is_named
 
 
+def names_in(dataset: Dataset, subfolder: str) -> frozenset[str]:
+    """Return the names of the sample files in a subfolder of the lowest level. subfolder: its path relative to the
+    dataset's folder.
+    """
+    place = 0
+    for count, name in zip(dataset.subfolders or (), subfolder.split("/"), strict=True):
+        place = place * count + int(name)
+    first, after = (-(-edge * dataset.files // dataset.leaves) for edge in (place, place + 1))
+    return frozenset(f"{number:08}.{dataset.format}" for number in range(first, after))
+
+
 def is_note(name: str) -> bool:
     """Return whether `name` is the name of the fingerprint file, of a temporary file left behind by an interrupted
     write of the fingerprint file, or of a record of written files.

@@ -23,7 +23,7 @@ R = TypeVar("R")
 # Maximum number of foreign files that a message names.
 _SHOWN = 5
 # Number of files that a process handles at a time.
-_BATCH = 2000
+_BATCH = 10_000
 
 
 class Look(NamedTuple):
@@ -128,20 +128,20 @@ def _look_at(root: int, dataset: Dataset | None, batch: NameBatch) -> Look:
     """Look at some files. A file of another user is foreign, unless the folder of the dataset is shared with a
     group.
     """
-    whole, is_named = os.fstat(root), dataset_folder.names_of(dataset)
+    whole, is_named = os.fstat(root), batch.is_named(dataset)
     is_shared = whole.st_mode & stat.S_IWGRP != 0
     files = size = 0
     foreign = []
     with dataset_tree.opened(root, batch.path) as folder:
-        for name in batch.names:
+        for name in batch.listed(folder):
             try:
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            path = os.path.join(batch.path, name)
-            if not is_named(batch.path, name) or not stat.S_ISREG(status.st_mode):
-                foreign.append(path)
+            if not is_named(name) or not stat.S_ISREG(status.st_mode):
+                foreign.append(os.path.join(batch.path, name))
             elif status.st_uid != whole.st_uid and not is_shared:
+                path = os.path.join(batch.path, name)
                 foreign.append(f"{path} (of user {status.st_uid}, the dataset is of user {whole.st_uid})")
             else:
                 files, size = files + 1, size + status.st_size
@@ -203,13 +203,12 @@ def _remove_files(root: int, dataset: Dataset | None, progress: CountedProgress)
 
 def _remove_batch(root: int, dataset: Dataset | None, batch: NameBatch) -> int:
     """Remove some sample files and auxiliary files. Return their number."""
-    is_named = dataset_folder.names_of(dataset)
+    removed = 0
     with dataset_tree.opened(root, batch.path) as folder:
-        return sum(
-            _unlinked(name, folder)
-            for name in batch.names
-            if is_named(batch.path, name) and (batch.path or not dataset_folder.is_note(name))
-        )
+        for name in filter(batch.is_named(dataset), batch.listed(folder)):
+            if batch.path or not dataset_folder.is_note(name):
+                removed += _unlinked(name, folder)
+    return removed
 
 
 def _remove_subfolders(root: int, dataset: Dataset | None) -> None:

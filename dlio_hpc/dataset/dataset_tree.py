@@ -1,8 +1,9 @@
 """The folder of a dataset and its subfolders, opened one after another without following links."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from dlio_hpc.config.dataset_keys import Dataset
@@ -81,15 +82,35 @@ def strangers(root: int, dataset: Dataset | None) -> Iterator[str]:
 
 
 class NameBatch(NamedTuple):
-    """Some of the names in a folder of a dataset. path: path of the folder, relative to the dataset's folder."""
+    """Some of the names in a folder of a dataset. path: path of the folder, relative to the dataset's folder. names:
+    None for all names of the folder, which has no subfolders of the dataset.
+    """
 
     path: str
-    names: list[str]
+    names: list[str] | None
+
+    def is_named(self, dataset: Dataset | None) -> Callable[[str], bool]:
+        """Return a function that checks whether the generator of the dataset writes a file with a given name to this
+        folder.
+        """
+        if self.names is None and dataset is not None:
+            return dataset_folder.names_in(dataset, self.path).__contains__
+        return partial(dataset_folder.names_of(dataset), self.path)
+
+    def listed(self, folder: int) -> list[str]:
+        """Return the names. folder: descriptor of the open folder."""
+        return os.listdir(folder) if self.names is None else self.names
 
 
 def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch]:
-    """Yield all names in the folders of a dataset except the names of its subfolders, at most `most` at a time."""
+    """Yield all names in the folders of a dataset except the names of its subfolders, about `most` at a time at the
+    most. A folder that has fewer files is not read, so that the processes that work on the batches read it.
+    """
+    is_small = dataset is not None and dataset.files <= most * dataset.leaves
     for folder in folders(root, dataset):
+        if is_small and folder.path and not folder.inner:
+            yield NameBatch(folder.path, None)
+            continue
         names = []
         with os.scandir(folder.descriptor) as entries:
             for entry in entries:

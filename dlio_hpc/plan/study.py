@@ -24,6 +24,7 @@ from dlio_hpc.dataset.resizing import resized
 from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
+from dlio_hpc.results import metrics
 from dlio_hpc.results.metrics import MetricName
 
 Positive = Annotated[int, Meta(ge=1)]
@@ -354,8 +355,11 @@ def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Wo
 
 def _metric(points: list[Point]) -> MetricName:
     """Return the metric by which points are compared by default. The rate of checkpoints is known only with fsync; a
-    workload that only writes checkpoints has no samples/s.
+    workload that only writes checkpoints has no samples/s. A metadata workload has the rates of its phases.
     """
+    phases = [set(point.workload.metadata.order) if point.workload.metadata else set() for point in points]
+    if common := set.intersection(*phases):
+        return next(iter(metrics.quoted_phases({metrics.of_phase(phase) for phase in common})))
     if not all(point.workload.only_writes_checkpoints for point in points):
         return "samples_per_s"
     checkpoints = [point.workload.checkpoint for point in points]

@@ -34,7 +34,8 @@ def _median(baseline: Baseline) -> str:
     night = trend.night(baseline.accepted.group, metric)
     if night is None:
         return ""
-    unit = "samples/s" if metric == "samples_per_s" else f"{METRICS[metric].unit} of checkpoints"
+    known = METRICS[metric]
+    unit = known.noun if known.unit == "1/s" else f"{known.unit} of checkpoints"
     return f"{regression_rows.number(night, metric)} {unit}, {counted(len(night.values), 'repeat')}"
 
 

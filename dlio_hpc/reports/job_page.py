@@ -155,6 +155,9 @@ def _tables(outcome: JobOutcome, tables: Sequence[Sequence[RunOutcome]]) -> Iter
     line that says how to see all runs in full.
     """
     for runs in tables:
+        if runs[0].run.workload.metadata is not None:
+            yield Table(job_rows.title(outcome, runs[0]), job_rows.PHASE_RUNS, job_rows.phases_of_runs(runs))
+            continue
         header, rows = job_rows.of_runs(runs)
         legend = job_rows.RUNS_LEGEND if header is job_rows.RUNS else ""
         yield Table(job_rows.title(outcome, runs[0]), header, rows, has_total=True, legend=legend, names=(0,))

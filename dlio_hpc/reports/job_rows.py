@@ -1,7 +1,7 @@
 """Measurements of a job as table rows and lines, for the terminal and the HTML page."""
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.analysis.study.spread_reasons import Repeat
@@ -16,7 +16,7 @@ from dlio_hpc.files import rundir
 from dlio_hpc.lustre.layout_record import Record, describe
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
-from dlio_hpc.results import metrics
+from dlio_hpc.results.phases import Phase
 from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
 from dlio_hpc.results.run_result import Distribution, Epoch, Generated, Result, Summary
 
@@ -27,6 +27,7 @@ CHECKPOINT_RUNS = ("run", "MB/s written", "MB/s read", "storage")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "p99.9", "max")
 CHECKPOINTS = ("checkpoints", "number", "bytes", "MB/s", "median s", "slowest s")
 PHASES = ("phase", "operations", "per s", "first rank", "spread", "slowest rank")
+PHASE_RUNS = ("phase", "median per s", "lowest", "highest", "spread")
 PHASE_LEGEND = (
     "per s: operations of all ranks / time from the first start to the last end; median of the repeats. first rank: "
     "the same until the first rank ends. spread: (largest - smallest) / median of the repeats."
@@ -188,29 +189,34 @@ def of_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], list[list[str]]]
     """Return the header and the rows of a table of runs: a row for each run, and a last row with the medians of the
     measured runs. `runs` must have summaries.
     """
-    work = runs[0].run.workload
-    header, values = _phase_runs(runs) if work.metadata is not None else (RUNS, _values)
-    if work.only_writes_checkpoints:
-        header, values = CHECKPOINT_RUNS, _checkpoint_values
+    only_writes = runs[0].run.workload.only_writes_checkpoints
+    header, values = (CHECKPOINT_RUNS, _checkpoint_values) if only_writes else (RUNS, _values)
     measured = [values(run) for run in runs if run.run.kind == "measure"]
     medians = [None if None in column else statistics.median(column) for column in zip(*measured, strict=True)]
     rows = [[run.name, *_formatted(values(run), header)] for run in runs]
     return header, [*rows, [f"median of {len(measured)}", *_formatted(medians, header)]]
 
 
-def _phase_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], Callable[[RunOutcome], list[float | None]]]:
-    """Return the header of a table of runs of a metadata workload, and a function that returns the values of a run."""
-    keys = runs[0].run.workload.metadata
-    assert keys is not None
-    names = [metrics.of_phase(phase) for phase in keys.order]
+def phases_of_runs(runs: Sequence[RunOutcome]) -> list[list[str]]:
+    """Return a row per phase with the rates of the measured runs of a metadata workload (header: PHASE_RUNS). `runs`
+    must have summaries.
+    """
+    rates: dict[Phase, list[float]] = {}
+    for run in runs:
+        if run.run.kind == "measure" and run.result is not None and run.result.summary is not None:
+            for phase in run.result.summary.metadata:
+                rates.setdefault(phase.phase, []).append(phase.per_s)
+    return [
+        [phase, *(f"{value:,.0f}" for value in (statistics.median(known), min(known), max(known))), _spread(known)]
+        for phase, known in rates.items()
+    ]
 
-    def rates(run: RunOutcome) -> list[float | None]:
-        assert run.result is not None
-        assert run.result.summary is not None
-        known = metrics.values(run.result.summary)
-        return [known.get(name) for name in names]
 
-    return ("run", *(f"{phase}/s" for phase in keys.order)), rates
+def _spread(rates: Sequence[float]) -> str:
+    """Return (largest - smallest) / median as a percentage, or "-" if there is only one rate."""
+    if len(rates) < 2 or not (median := statistics.median(rates)):
+        return "-"
+    return f"{100 * (max(rates) - min(rates)) / median:.0f} %"
 
 
 def _values(run: RunOutcome) -> list[float | None]:
@@ -395,8 +401,6 @@ def phases(run: RunOutcome, summary: Summary) -> list[list[str]]:
     """Return a row per phase of a metadata workload (header: PHASES)."""
     rows = []
     for phase in summary.metadata:
-        low, high = min(phase.rates), max(phase.rates)
-        spread = "-" if len(phase.rates) < 2 else f"{100 * (high - low) / phase.per_s:.0f} %"
         slowest = f"{phase.slowest_rank.rank} on {phase.slowest_rank.host}, {phase.slowest_rank.ratio:.2f} x"
         rows.append(
             [
@@ -404,7 +408,7 @@ def phases(run: RunOutcome, summary: Summary) -> list[list[str]]:
                 f"{phase.operations:,}",
                 f"{phase.per_s:,.0f}",
                 f"{phase.per_s_of_first:,.0f}",
-                spread,
+                _spread(phase.rates),
                 slowest,
             ]
         )
@@ -501,6 +505,8 @@ def _own_cost(summary: Summary, work: Workload) -> list[tuple[str, str]]:
     if own > _LIMITING:
         longer = "longer epochs (the page cache is dropped before each), " if work.reader.drop_cache else ""
         text += f": it limits the rates; use {longer}larger batches or larger samples, or more ranks"
+        if work.metadata is not None:
+            text = f"{share(own)} of the time is the cost of dlio-hpc itself: operations here take only microseconds"
     return [("own cost", text)]
 
 

@@ -11,7 +11,8 @@ from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.reports import ab_rows, banner, job_banner, study_report, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.study_report import StudyReport
-from dlio_hpc.results.metrics import MetricName
+from dlio_hpc.results import metrics
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Relative difference that a study must be able to rule out. A study that shows no difference beyond noise is conclusive
 # only if it rules out differences of this size.
@@ -150,8 +151,8 @@ def _conclusive(text: str, is_conclusive: bool) -> Banner:
 
 def _of_point(point: PointMetrics, metric: MetricName) -> Banner:
     """Return the banner on a point that is compared with no other point."""
-    saves = metric == "checkpoint_write_MBps"
-    rates, unit = point.metrics.get(metric if saves else "samples_per_s"), "MB/s" if saves else "samples/s"
+    shown, saves = metrics.main(point.metrics), metric == "checkpoint_write_MBps"
+    rates, unit = point.metrics.get(metric if saves else shown), "MB/s" if saves else METRICS[shown].noun
     if rates is None:
         return Banner("not measured", f"No measurement has {unit}.")
     text = f"{'Checkpoints are written at ' * saves}{rates.median:.1f} {unit}"

@@ -1,6 +1,6 @@
 """Report of a study: the conclusions, each part with its tables and pictures, and the jobs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.base.units import counted, format_seconds
@@ -11,6 +11,8 @@ from dlio_hpc.reports import ab_rows, bottleneck, job_rows, study_banner, study_
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.reports.study_report import StudyReport
+from dlio_hpc.results import metrics
+from dlio_hpc.results.metrics import MetricName
 
 _STYLES: dict[str, Style] = {"best": "bold green", "same": "green"}
 # Maximum number of columns of settings in a table. If there are more settings, they share one column.
@@ -159,30 +161,36 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
         [job.job.job, job.job.state, str(job.plan.nodes), str(job.plan.ranks_per_node), str(job.archive or "-")]
         for job in jobs
     ]
-    workloads = [run.run.workload for job in jobs for run in job.runs]
-    are_saving = all(made.only_writes_checkpoints for made in workloads)
-    rates = ["checkpoint MB/s"] if are_saving else ["samples/s", "MB/s", "AU"]
-    runs = [
-        [job.job.job, run.name, job_rows.title(job, run), *_rates(run, are_saving)] for job in jobs for run in job.runs
-    ]
+    header, rates = _rates([run for job in jobs for run in job.runs])
+    runs = [[job.job.job, run.name, job_rows.title(job, run), *rates(run)] for job in jobs for run in job.runs]
     tables = [
         Table("", ["job", "state", "nodes", "ranks per node", "archive"], states),
-        Table("Runs", ["job", "run", "point", "time", *rates], runs, legend=rundir.RUN_NAMES),
+        Table("Runs", ["job", "run", "point", *header], runs, legend=rundir.RUN_NAMES),
     ]
     return Section("Jobs and runs", tables, is_detail=True)
 
 
-def _rates(run: RunOutcome, is_saving: bool) -> list[str]:
-    """Return the time and the rates of a run. If `is_saving` is true, they are of the checkpoints; otherwise, of the
-    samples.
+def _rates(runs: Sequence[RunOutcome]) -> tuple[list[str], Callable[[RunOutcome], list[str]]]:
+    """Return the headings of the time and the rates of runs, and a function that returns them for a run. The rates are
+    of samples, or of checkpoints or phases if no workload reads samples.
     """
-    summary = None if run.result is None else run.result.summary
-    if summary is None:
-        return ["-"] * (2 if is_saving else 4)
-    if is_saving:
-        return [format_seconds(summary.wall_s), f"{summary.checkpoint.write_MBps:.1f}" if summary.checkpoint else "-"]
-    rates = job_rows.rate(summary.samples_per_s), job_rows.rate(summary.read_MBps)
-    return [format_seconds(summary.wall_s), *rates, job_rows.au(summary)]
+    workloads = [run.run.workload for run in runs]
+    columns: list[tuple[MetricName, str]] = [("samples_per_s", "samples/s"), ("read_MBps", "MB/s"), ("au", "AU")]
+    if all(work.only_writes_checkpoints for work in workloads):
+        columns = [("checkpoint_write_MBps", "checkpoint MB/s")]
+    if all(work.metadata is not None for work in workloads):
+        phases = {phase for work in workloads if work.metadata for phase in work.metadata.order}
+        columns = list(metrics.quoted_phases({metrics.of_phase(phase) for phase in phases}).items())
+
+    def values(run: RunOutcome) -> list[str]:
+        summary = None if run.result is None else run.result.summary
+        if summary is None:
+            return ["-"] * (1 + len(columns))
+        known = metrics.values(summary)
+        rates = [job_rows.au(summary) if name == "au" else job_rows.rate(known.get(name)) for name, _ in columns]
+        return [format_seconds(summary.wall_s), *rates]
+
+    return ["time", *(heading for _, heading in columns)], values
 
 
 def _of_sides(report: StudyReport) -> Iterator[Picture]:

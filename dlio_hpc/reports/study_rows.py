@@ -9,6 +9,7 @@ from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.base.units import format_seconds
 from dlio_hpc.plan.study import Study
 from dlio_hpc.reports.job_rows import share
+from dlio_hpc.results import metrics
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Metrics that have a table column, and the heading of the column.
@@ -61,8 +62,8 @@ def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
     for ratio and verdict follow.
     """
     names = short(keys)
-    metrics = ["n", *_columns(finding).values(), f"{METRICS[finding.metric].noun} from-to"]
-    return [*(names[key] for key in keys), *metrics, *(["x ref", "verdict"] if finding.comparisons else [])]
+    measured = ["n", *_columns(finding).values(), f"{METRICS[finding.metric].noun} from-to"]
+    return [*(names[key] for key in keys), *measured, *(["x ref", "verdict"] if finding.comparisons else [])]
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
@@ -113,6 +114,8 @@ def _columns(finding: Finding) -> dict[MetricName, str]:
     """Return the metrics with a column in the table of a part, with the headings."""
     reads = any((rates := point.metrics.get("read_MBps")) and rates.max for point in finding.points)
     saves = any(point.metrics.get("checkpoint_write_MBps") for point in finding.points)
+    if phases := metrics.quoted_phases({name for point in finding.points for name in point.metrics}):
+        return phases
     return _OF_CHECKPOINTS if saves and not reads else _COLUMNS
 
 
@@ -144,7 +147,7 @@ def with_unit(value: float, metric: MetricName) -> str:
     """Return a value with its unit."""
     unit = METRICS[metric].unit
     text = number(value, metric)
-    return text if unit in ("s", "share", "") else f"{text} {'samples/s' if unit == '1/s' else unit}"
+    return text if unit in ("s", "share", "") else f"{text} {METRICS[metric].noun if unit == '1/s' else unit}"
 
 
 def number(value: float, metric: MetricName) -> str:

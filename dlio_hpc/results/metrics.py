@@ -5,11 +5,11 @@ computed from the summary in result.json, add a row to METRICS, and add the name
 is then also a value of --metric.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Literal, NamedTuple, cast
 
 from dlio_hpc.base.units import format_seconds
-from dlio_hpc.results.phases import Phase
+from dlio_hpc.results.phases import PHASES, Phase
 from dlio_hpc.results.run_result import Summary
 
 MetricName = Literal[
@@ -79,7 +79,7 @@ def _rate(phase: Phase) -> Metric:
         return next((one.per_s for one in summary.metadata if one.phase == phase), None)
 
     return Metric(
-        f"{phase} operations", "1/s", True,
+        f"{phase}/s", "1/s", True,
         "operations of all ranks / time from the first start to the last end, median over repeats",
         "timestamps of each rank", "the workload has no such phase", value,
     )  # fmt: skip
@@ -88,7 +88,7 @@ def _rate(phase: Phase) -> Metric:
 METRICS: dict[MetricName, Metric] = {
     "samples_per_s": Metric(
         "samples/s", "1/s", True, "samples / wall_s", "ranks count samples as batches arrive",
-        "the workload only writes checkpoints",
+        "the workload reads no samples",
         lambda summary: summary.samples_per_s,
     ),
     "read_MBps": Metric(
@@ -187,6 +187,26 @@ METRICS: dict[MetricName, Metric] = {
 def of_phase(phase: Phase) -> MetricName:
     """Return the metric of a phase of a metadata workload."""
     return cast(MetricName, f"{phase}_per_s")
+
+
+# Metrics that are shown and compared by default if a run has them, in order of preference.
+MAINS: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps", *map(of_phase, PHASES))
+# Phases whose rates mdtest quotes; the rates of others are in the tables of a single job only.
+_QUOTED: tuple[Phase, ...] = ("create", "stat", "open_read_close", "unlink")
+
+
+def main(known: Container[str]) -> MetricName:
+    """Return the metric that is shown by default. known: the metrics that some run has."""
+    return next((name for name in MAINS if name in known), MAINS[0])
+
+
+def quoted_phases(known: Container[str]) -> dict[MetricName, str]:
+    """Return the metrics of the phases that are shown where several jobs are side by side, with their headings: the
+    quoted phases, or if there are none, the first four of the others. known: the metrics that some run has.
+    """
+    phases = [phase for phase in PHASES if of_phase(phase) in known]
+    shown = [phase for phase in phases if phase in _QUOTED] or phases[: len(_QUOTED)]
+    return {of_phase(phase): METRICS[of_phase(phase)].noun for phase in shown}
 
 
 def values(summary: Summary) -> dict[str, float]:

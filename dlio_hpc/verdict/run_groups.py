@@ -11,8 +11,7 @@ from dlio_hpc.analysis.storage_check import Outcome
 from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.base.nights import night_of
 from dlio_hpc.plan import night_chain
-from dlio_hpc.results.metrics import METRICS, MetricName, of_phase
-from dlio_hpc.results.phases import PHASES
+from dlio_hpc.results.metrics import MAINS, METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement, carried_key
 
 # Cache outcomes from worst to best. A single cached run disqualifies the whole group.
@@ -73,12 +72,11 @@ class Group(Struct, frozen=True, dict=True):
         """Metrics that are compared by default: samples/s, the bandwidth of checkpoints, and the rates of the phases of
         a metadata workload, without those that no run has.
         """
-        mains: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps", *map(of_phase, PHASES))
-        return tuple(metric for metric in mains if self.values(metric)) or mains[:1]
+        return tuple(metric for metric in MAINS if self.values(metric)) or MAINS[:1]
 
     @property
     def main_metric(self) -> MetricName:
-        """Metric that is shown by default: samples/s or, if the runs have no samples/s, the metric of checkpoints."""
+        """Metric that is shown by default: the first of main_metrics."""
         return self.main_metrics[0]
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:

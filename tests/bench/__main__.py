@@ -18,6 +18,7 @@ from tests.bench import (
     fidelity,
     generating,
     many_files,
+    metadata,
     nightly_rates,
     own_cost,
     peer,
@@ -63,6 +64,7 @@ def main() -> None:
         reading.bench(folder)
         generating.bench(folder)
         many_files.bench([Path("/dev/shm"), folder])
+        metadata.bench([Path("/dev/shm"), folder])
         tracing.bench(folder)
         recording.bench(folder)
     starting.bench()

@@ -7,7 +7,7 @@ import pytest
 
 from dlio_hpc.results import metrics
 from dlio_hpc.results.metrics import METRICS, MetricName
-from dlio_hpc.results.phases import PHASES
+from dlio_hpc.results.phases import PHASES, Phase
 
 # Value of each metric of a run whose fields are all different.
 VALUES: dict[MetricName, float] = {
@@ -76,3 +76,31 @@ def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None
         "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps", "opens_per_s",
         *map(metrics.of_phase, PHASES),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ((), "samples_per_s"),
+        (("wall_s",), "samples_per_s"),
+        (("checkpoint_write_MBps", "samples_per_s"), "samples_per_s"),
+        (("create_per_s", "checkpoint_write_MBps"), "checkpoint_write_MBps"),
+        (("unlink_per_s", "stat_per_s", "wall_s"), "stat_per_s"),
+    ],
+)
+def test_the_metric_that_is_shown_by_default(known: tuple[str, ...], name: MetricName) -> None:
+    assert metrics.main(known) == name
+
+
+@pytest.mark.parametrize(
+    ("phases", "shown"),
+    [
+        (PHASES, ("create", "stat", "open_read_close", "unlink")),
+        (("unlink", "mkdir", "stat"), ("stat", "unlink")),
+        (("rmdir", "mkdir", "rename"), ("mkdir", "rename", "rmdir")),
+        ((), ()),
+    ],
+)
+def test_phases_that_are_shown_side_by_side(phases: tuple[Phase, ...], shown: tuple[Phase, ...]) -> None:
+    known = {metrics.of_phase(phase) for phase in phases} | {"wall_s"}
+    assert metrics.quoted_phases(known) == {metrics.of_phase(phase): f"{phase}/s" for phase in shown}

@@ -48,7 +48,7 @@ def test_each_shipped_suite_is_planned_and_its_criteria_are_there(run: Run, name
     done = run("dlio-submit", "--suite", name, "-s", machine, "-d", "data", "-t", "12h", "--dry-run", "--json")
     assert done.code == 0, done.err
     script = done.json["jobs"][0]["script"]
-    assert ("#SBATCH --nodes=2" in script or "#SBATCH --nodes=1" in script) == (machine == "slurm")
+    assert ("#SBATCH --nodes=" in script) == (machine == "slurm")
     asked = study_file.load(str(shipped.find(shipped.SUITES, name))).verdict
     assert asked is not None
     assert asked.criteria is not None

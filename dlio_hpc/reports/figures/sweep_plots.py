@@ -17,6 +17,7 @@ from dlio_hpc.reports import study_rows, study_text
 from dlio_hpc.reports.figures import canvas, plots
 from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.reports.figures.plots import AxisPlaces
+from dlio_hpc.results import metrics
 from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Maximum number of panels in a picture of effects. Maximum number of cells in a row or column of a heat map for its
@@ -89,6 +90,8 @@ def _together(part: Part) -> Axis:
 def _panels(shown: PlottedPart) -> list[MetricName]:
     if shown.finding.metric == "checkpoint_write_MBps":
         return ["wall_s", shown.finding.metric]
+    if phases := metrics.quoted_phases({name for point in shown.points for name in point.metrics}):
+        return list(phases)
     reads = any((spread := point.metrics.get("read_MBps")) and spread.max > 0 for point in shown.points)
     usual: list[MetricName] = ["wall_s", "read_MBps" if reads else "samples_per_s"]
     return usual if shown.finding.metric in {*usual, "samples_per_s"} else [*usual, shown.finding.metric]
