@@ -31,7 +31,8 @@ from dlio_hpc.darshan import setup as darshan
 from dlio_hpc.darshan import verdict_file
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.dataset_folder import StoredDataset
-from dlio_hpc.files import filesystem, rundir, safe_folders
+from dlio_hpc.files import filesystem, quotas, rundir, safe_folders
+from dlio_hpc.files.quotas import Quota
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, packages, packing, plan, site_limits
 from dlio_hpc.plan.plan import Plan
@@ -54,6 +55,17 @@ class PreflightFinding(NamedTuple):
     untried: str = ""
 
 
+# Kinds of file systems whose quotas quota(1) knows. Others have quotas of their own.
+_WITH_QUOTA = {"ext4", "xfs", "nfs"}
+
+
+class _Needs(NamedTuple):
+    """What a job stores in a folder: bytes, and files and directories."""
+
+    size: float
+    files: int
+
+
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
     """Run all checks for a study, and yield each finding as soon as it is known. The last finding lists the checks that
     were not possible. patience_s: seconds to wait for a small job that launches ranks; None to launch no ranks.
@@ -72,10 +84,11 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
     yield from _limits(plans)
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(plans))
-    yield from _guarded("space for checkpoints", lambda: _checkpoint_space(plans))
+    yield from _guarded("space for outputs", lambda: _output_space(plans))
     yield from _guarded("datasets", lambda: _datasets(plans))
     for folder in made.folders:
-        yield from _storage(made.site, folder, [run.stored for run in needed if run.data == folder])
+        stored = [run.stored for run in needed if run.data == folder]
+        yield from _storage(made.site, folder, stored, _needs(plans, stored, folder))
     yield from _guarded("batch system", lambda: _batch_system(made))
     yield from _guarded("preload", lambda: _preload(made))
     if made.site.container is not None:
@@ -86,9 +99,9 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
         yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
 
 
-def _storage(site: Site, folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:
+def _storage(site: Site, folder: str, needed: Sequence[StoredDataset], needs: _Needs) -> Iterator[PreflightFinding]:
     """Check the file system under test, which is the file system that holds `folder`: its kind, layout, storage
-    targets, space and quotas. needed: datasets that must fit on the file system.
+    targets, space and quotas. needed: datasets that must fit on the file system. needs: what must fit into the quotas.
     """
     asked = site.layout
     checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
@@ -96,7 +109,7 @@ def _storage(site: Site, folder: str, needed: Sequence[StoredDataset]) -> Iterat
         ("layout", lambda: _layout(asked, folder)),
         ("targets", lambda: _targets(asked, folder)),
         ("space", lambda: _space(folder, needed)),
-        ("quota", lambda: _quota(folder, needed)),
+        ("quota", lambda: _quota(folder, needs)),
     )
     for title, check in checks:
         yield from _guarded(title, check)
@@ -234,24 +247,52 @@ def _space(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFi
     yield PreflightFinding("ok", "space", dataset_folder.check_space(needed, filesystem.existing(Path(folder))))
 
 
-def _checkpoint_space(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
-    """Check that the checkpoints of models fit on their file system. Other checkpoints are small."""
+def _output_space(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
+    """Check that the checkpoints of models, and the files of metadata workloads, fit on their file system. Other
+    checkpoints are small.
+    """
     texts = {text for made in plans for run in made.runs if (text := cost.require_space(run, made.ranks))}
-    yield from (PreflightFinding("ok", "space for checkpoints", text) for text in sorted(texts))
+    yield from (PreflightFinding("ok", "space for outputs", text) for text in sorted(texts))
 
 
-def _quota(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:
-    """Check that the datasets fit into the quotas of the user, of the folder's group and of the folder's project."""
-    file_system = filesystem.of(Path(folder))
-    if not file_system.is_lustre:
-        kind = file_system.kind
+def _needs(plans: Sequence[Plan], needed: Sequence[StoredDataset], folder: str) -> _Needs:
+    """Return what the datasets and the metadata workloads of a study store in a folder."""
+    sizes, files = dataset_folder.needs_of_all(needed)
+    metadata = [
+        cost.metadata_needs(run.workload.metadata, run.workload.train.epochs, made.ranks)
+        for made in plans
+        for run in made.runs
+        if run.workload.metadata is not None and Path(run.outputs).parent == Path(folder)
+    ]
+    most = max(metadata, default=(0, 0))  # a run removes its files before the next run
+    return _Needs(sizes + most[0], files + most[1])
+
+
+def _quota(folder: str, needs: _Needs) -> Iterator[PreflightFinding]:
+    """Check the quotas of the user, of the folder's group and, on Lustre, of the folder's project."""
+    file_system, path = filesystem.of(Path(folder)), filesystem.existing(Path(folder))
+    kind = file_system.kind
+    if file_system.is_lustre:
+        owners = [("-u", "user", user()), ("-g", "group", _group(path)), ("-p", "project", lfs.project(path))]
+        for option, whose, name in owners:
+            if name is not None:
+                yield _lustre_quota(needs, option, f"{whose} {name}", name, path)
+    elif kind not in _WITH_QUOTA:
         yield PreflightFinding("note", "quota", f"not checked on {kind}", untried=f"quota on {kind}")
+    else:
+        yield from _posix_quotas(needs, file_system.mount, path, kind)
+
+
+def _posix_quotas(needs: _Needs, mount: str, path: Path, kind: str) -> Iterator[PreflightFinding]:
+    """Check the quotas of the user and of the group of a path on a file system that has no quotas of its own."""
+    try:
+        kept = quotas.of_process(mount)
+    except Unanswered as fault:
+        yield PreflightFinding("note", "quota", f"not checked on {kind}: {fault}", untried=f"quota on {kind}")
         return
-    path = filesystem.existing(Path(folder))
-    owners = [("-u", "user", user()), ("-g", "group", _group(path)), ("-p", "project", lfs.project(path))]
-    for option, kind, name in owners:
-        if name is not None:
-            yield _owner_quota(needed, option, f"{kind} {name}", name, path)
+    owners = {("u", os.getuid()): f"user {user()}", ("g", path.stat().st_gid): f"group {_group(path)}"}
+    for owner, name in owners.items():
+        yield _within(kept.get(owner), name, needs)
 
 
 def _group(path: Path) -> str:
@@ -262,20 +303,23 @@ def _group(path: Path) -> str:
         return str(path.stat().st_gid)
 
 
-def _owner_quota(needed: Sequence[StoredDataset], option: str, owner: str, name: str, path: Path) -> PreflightFinding:
+def _lustre_quota(needs: _Needs, option: str, owner: str, name: str, path: Path) -> PreflightFinding:
     try:
-        kept = lfs.quota(option, name, path)
+        return _within(lfs.quota(option, name, path), owner, needs)
     except Unanswered as fault:
         return PreflightFinding("note", "quota", f"{owner}: unknown, {fault}", untried=f"quota of {owner}")
+
+
+def _within(kept: Quota | None, owner: str, needs: _Needs) -> PreflightFinding:
+    """Compare what is needed with a quota. kept: None if the owner has none."""
     if kept is None:
         return PreflightFinding("ok", "quota", f"{owner}: no quota")
-    wanted, files = dataset_folder.needs_of_all(needed)
     for need, used, most, unit in (
-        (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
-        (files, kept.used_files, kept.most_files, "files"),
+        (needs.size, kept.used_bytes, kept.most_bytes, "bytes"),
+        (needs.files, kept.used_files, kept.most_files, "files"),
     ):
         if most and used + need > most:
-            text = f"{owner}: {used} of {most} {unit} are used; the dataset needs {need:.0f} more"
+            text = f"{owner}: {used} of {most} {unit} are used; the job needs {need:.0f} more"
             return PreflightFinding("fault", "quota", text, ConfigError.exit_code)
     limit = units.format_size(kept.most_bytes) if kept.most_bytes else "no limit"
     return PreflightFinding("ok", "quota", f"{owner}: {units.format_size(kept.used_bytes)} used, {limit}")

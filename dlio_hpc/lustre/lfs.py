@@ -6,7 +6,7 @@ import errno
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from dlio_hpc.base import command, serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.config.lustre_layout import Layout, Version
+from dlio_hpc.files.quotas import Quota
 
 
 class LayoutComponent(Struct, frozen=True):
@@ -64,15 +65,6 @@ class Target(Struct, frozen=True):
 
     number: int
     flags: str
-
-
-class Quota(NamedTuple):
-    """Quota of a user, group or project. most_bytes, most_files: limits; 0 means no limit."""
-
-    used_bytes: int
-    most_bytes: int
-    used_files: int
-    most_files: int
 
 
 def version() -> Version:

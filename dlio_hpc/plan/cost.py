@@ -164,17 +164,25 @@ def _kept(run: Run) -> int:
     return 0 if keys is None else min(keys.keep, _checkpoints(run))
 
 
+def metadata_needs(keys: MetadataKeys, epochs: int, ranks: int) -> tuple[float, int]:
+    """Return the bytes, and the number of files and directories, that a metadata workload has at most at the same time.
+    A phase that a time limit ends leaves some files behind.
+    """
+    phases, is_whole = set(keys.order), keys.time_limit is None
+    files = keys.files * ranks * ("create" in phases) * (1 if "unlink" in phases and is_whole else epochs)
+    directories = keys.files * ranks * ("mkdir" in phases) * (1 if "rmdir" in phases and is_whole else epochs)
+    tops = (ranks if keys.folders == "own" else 1) * epochs
+    folders = tops * sum(keys.width**level for level in range(keys.depth + 1))
+    return files * keys.bytes * ("write" in phases), files + directories + folders
+
+
 def _require_inodes(run: Run, keys: MetadataKeys, ranks: int) -> str:
     """Return a message that states how many files and directories a metadata workload has at most at the same time, and
     how many inodes are free. Raise ConfigError if there are not enough inodes, or not enough space for the files.
     """
-    epochs, phases = run.workload.train.epochs, set(keys.order)
-    files = keys.files * ranks * ("create" in phases) * (1 if "unlink" in phases else epochs)
-    directories = keys.files * ranks * ("mkdir" in phases) * (1 if "rmdir" in phases else epochs)
-    tops = (ranks if keys.folders == "own" else 1) * epochs
-    wanted = files + directories + tops * sum(keys.width**level for level in range(keys.depth + 1))
+    size, wanted = metadata_needs(keys, run.workload.train.epochs, ranks)
     folder = filesystem.existing(Path(run.outputs))
-    size, free = files * keys.bytes * ("write" in phases), filesystem.free(folder)
+    free = filesystem.free(folder)
     if free < size:
         raise ConfigError(
             f"the files of the metadata workload need {units.format_size(size)}, but {folder} has "

@@ -188,7 +188,8 @@ def _with_clock_fault(entry: Entry) -> Entry:
     """Return the entry. If its job ended more than a year after its submission, a clock was wrong, and the returned
     entry is invalid.
     """
-    if units.seconds_between(entry.created, entry.ended) <= _YEAR_S:
+    is_same_year = entry.created[:4] == entry.ended[:4] and entry.created <= entry.ended
+    if is_same_year or units.seconds_between(entry.created, entry.ended) <= _YEAR_S:
         return entry
     fault = (
         f"the job was submitted at {entry.created} and ended at {entry.ended}: a clock was wrong, and its place among "
@@ -203,7 +204,7 @@ def carried(entry: Entry) -> Entry:
     the night only in the name of the job.
     """
     entry = _with_clock_fault(entry)
-    digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
+    digests = {digest: _carried_digest(digest, workload) for digest, workload in entry.workloads.items()}
     keys = {key: _carried_key(key, digests, entry.workloads) for key in {run.key for run in entry.measurements}}
     night = entry.night or night_chain.job_night(entry.study, entry.job)
     if night == entry.night and all(known == key for known, key in (*keys.items(), *digests.items())):
@@ -216,11 +217,26 @@ def carried(entry: Entry) -> Entry:
     )
 
 
+# Workloads by their recorded digests, with the digests that this version gives them. Most entries of a history have the
+# same few workloads.
+_DIGESTS: dict[str, tuple[Any, str]] = {}
+
+
+def _carried_digest(digest: str, workload: Any) -> str:
+    """Return the digest that this version gives to a workload. digest: digest that was recorded."""
+    known = _DIGESTS.get(digest)
+    if known is None or known[0] != workload:
+        known = _DIGESTS[digest] = (workload, settings_digest.carried(workload, digest))
+    return known[1]
+
+
 def located(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return the entries, oldest first. File systems and layouts that a job did not record, because it failed early,
     are filled in. They are taken from the last earlier job that measured the same in the same folder or, if there is
     none, from the first later one.
     """
+    if all(run.key.file_system != "unknown" for entry in entries for run in entry.measurements):
+        return tuple(entries)
     known: dict[tuple[Any, ...], Key] = {}
     for entry in reversed(entries):
         known |= {_place(run): run.key for run in entry.measurements if run.key.file_system != "unknown"}

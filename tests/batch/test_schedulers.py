@@ -1350,7 +1350,8 @@ def test_check_ends_with_what_it_could_not_try(
     request = planning.Request(runs=tmp_path, data=tmp_path, nodes=128 if name == "cobalt" else 2)
     made = planning.make(workload.load("null"), site.load({"cobalt": "theta"}.get(name, name)), request)
     *others, last = preflight.look([made], None)
-    kind = next(finding.text for finding in others if finding.what == "quota").removeprefix("not checked on ")
+    known = next(finding.text for finding in others if finding.what == "quota").removeprefix("not checked on ")
+    kind = known.partition(":")[0]
     assert (last.verdict, last.what) == ("note", "not tried")
     assert last.text == "; ".join([f"quota on {kind}", *unprobed, "launch of ranks (--no-launch)"])
 

@@ -682,6 +682,6 @@ def test_the_preflight_counts_quota_and_space(run: Run, small: Path, tmp_path: P
     check = ("dlio-hpc", "check", small, "-s", "local", "-d", machine.mount / "data", "--no-launch")
     done = machine.run(*check)
     assert done.code == 2
-    assert "of 512000 bytes are used; the dataset needs 367200 more" in done.out
+    assert "of 512000 bytes are used; the job needs 367200 more" in done.out
     huge = machine.run(*check, "-S", "dataset.sample={bytes: 1 TiB}")
     assert "free; choose another --data or a smaller --dataset-size" in huge.out
