@@ -13,7 +13,7 @@ from dlio_hpc.config import shipped
 _ELSEWHERE = {
     "--ntasks-per-node": "--ppn", "--tasks-per-node": "--ppn", "--ranks-per-node": "--ppn", "--num-nodes": "--nodes",
     "--partition": "--queue", "-p": "--queue", "--qos": "--queue", "--walltime": "--time", "--time-limit": "--time",
-    "-m": "--message", "--project": "--account", "--data-dir": "--data", "--data-folder": "--data",
+    "-l": "--nodes", "-m": "--message", "--project": "--account", "--data-dir": "--data", "--data-folder": "--data",
 }  # fmt: skip
 # Options that give the ranks of all nodes together.
 _ALL_RANKS = ("-n", "--ntasks", "--np", "--ranks", "--num-tasks")

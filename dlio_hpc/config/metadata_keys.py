@@ -62,6 +62,15 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
                 "phases: rmdir removes directories, so mkdir must come before",
             ),
             (
+                self.bytes > 0 and "write" not in order,
+                "bytes: only the phase write writes them; add write to phases, or set bytes to 0",
+            ),
+            (
+                "open_read_close" in order and "write" in order[order.index("open_read_close") :],
+                "phases: open_read_close reads what write has written, so write must come before",
+            ),
+            (self.width > 1 and not self.depth, "width: without depth there are no subfolders; set depth, such as 1"),
+            (
                 "write" in order and not self.bytes,
                 "phases: write needs bytes, such as bytes: 4 KiB; leave write out for empty files",
             ),

@@ -26,7 +26,7 @@ _KINDS = {
 _EXPECTED = {kind: f"a {name}{' profile' if name in ('site', 'reference') else ''}" for kind, name in _KINDS.items()}
 # Keys by which a file of each kind is recognised, and how it is given on the command line.
 _SIGNS = {
-    WORKLOADS: ({"dataset", "reader", "checkpoint"}, "a workload; dlio-submit runs it"),
+    WORKLOADS: ({"dataset", "reader", "checkpoint", "metadata"}, "a workload; dlio-submit runs it"),
     SITES: ({"scheduler", "launcher"}, "a site profile; --site of dlio-submit takes it"),
     SUITES: ({"verdict"}, "a suite; --suite of dlio-submit takes it"),
     STUDIES: ({"parts", "sweep"}, "a study; give it to dlio-submit with --study"),

@@ -326,7 +326,7 @@ def _spell_out(data: dict[str, Any]) -> None:
         chunk = dataset.get("chunk")
         if chunk is not None and not isinstance(chunk, dict):
             dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
-        if isinstance(dataset.get("subfolders"), (int, str)):
+        if isinstance(dataset.get("subfolders"), int):
             dataset["subfolders"] = [dataset["subfolders"]]
         if isinstance(dataset.get("columns"), list):
             dataset["columns"] = [
@@ -351,6 +351,12 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
     dataset, checkpoint = data.get("dataset"), data.get("checkpoint")
     writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
     if isinstance(data.get("metadata"), dict):
+        if dataset is not None and not (isinstance(dataset, dict) and dataset.get("format") == "null"):
+            raise ConfigError(
+                f"{source}: a metadata workload makes operations on files of its own and reads no dataset; leave out "
+                "the keys of dataset and --existing, or leave metadata out. dlio-submit metadata_own measures the "
+                "operations; metadata.depth and metadata.width make subfolders"
+            )
         return
     if "dataset" not in data and not writes:
         raise ConfigError(
@@ -359,6 +365,11 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
         )
     if not isinstance(dataset, dict):
         return
+    if isinstance(dataset.get("subfolders"), str):
+        raise ConfigError(
+            f"{source}: dataset.subfolders: found {dataset['subfolders']!r}; use a number, such as 1000, or a list for "
+            "two levels, such as [10, 100]"
+        )
     if writes and dataset.get("existing") is not None and "format" not in dataset:
         raise ConfigError(
             f"--existing: workload {data.get('name')} writes checkpoints and reads no dataset; leave --existing out, "

@@ -74,6 +74,13 @@ def _long_times(drafted: Planned) -> Iterator[str]:
 
 def _check_folders(options: Options) -> None:
     """Raise ConfigError if a folder for datasets, jobs or archives is in a dataset, or already holds something else."""
+    for option, folders in _data_folders(options).items():
+        for folder in folders:
+            if "$" in str(folder) and not folder.exists():
+                raise ConfigError(
+                    f"{option} {folder}: the shell did not replace the variable, perhaps because of single quotes; use "
+                    "double quotes, or give the path"
+                )
     if options.existing is None:
         for option, folders in _data_folders(options).items():
             for folder in folders:

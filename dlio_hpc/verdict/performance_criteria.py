@@ -168,9 +168,11 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
     evidence = [_evidence(required, run, value) for run, value in measured]
     if len(measured) < len(group.runs) or not measured:
         lacking = counted(len(group.runs) - len(measured), "run")
+        absent = METRICS[metric].absent
+        reason = f" (reason: {absent})" if absent else ""
         message = (
-            f"this metric is missing in {lacking} of {len(group.runs)}; restrict the criterion to runs that have this "
-            "metric (keys workload and nodes)"
+            f"not measured: this metric is missing in {lacking} of {len(group.runs)}{reason}; restrict the criterion "
+            "to runs that have this metric (keys workload and nodes)"
         )
         return _check(required, group, "fail", message, None, evidence)
     if required.all_runs or required.value == 0:  # a value has no ratio to a limit of 0

@@ -107,8 +107,10 @@ def test_each_runs_here_shrunk(run: Run, name: str) -> None:
     keys = [word for key in ("compute.time=0", *_SHORT.get(name, ())) for word in ("-S", key)]
     if load(name).reader.loader == "tensorflow":
         pytest.importorskip("tensorflow")
-    size = _SIZES.get(name, "16MiB")
-    done = run("dlio-submit", name, "-s", "local", "--ppn", 2, "--dataset-size", size, *keys, "--wait", "--json")
+    size = ("--dataset-size", _SIZES.get(name, "16MiB"))
+    if load(name).metadata is not None:
+        size = ("-S", "metadata.files=100")
+    done = run("dlio-submit", name, "-s", "local", "--ppn", 2, *size, *keys, "--wait", "--json")
     assert done.code == 0, done.err
     result = done.job["runs"][-1]["result"]
     assert result["summary"]["samples"] > 0

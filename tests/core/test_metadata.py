@@ -31,8 +31,17 @@ from tests.support import planning, straced, studies
 from tests.support.ranks import Ranks
 
 
+def _without_bytes(overrides: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the overrides. If they select phases without write, set the bytes to 0, and if there are no levels of
+    subfolders, the width to 1.
+    """
+    is_unwritten = any(text.startswith("metadata.phases=") and "write" not in text for text in overrides)
+    is_flat = "metadata.depth=0" in overrides
+    return (*("metadata.bytes=0",) * is_unwritten, *("metadata.width=1",) * is_flat, *overrides)
+
+
 def _run(tmp_path: Path, *overrides: str, nodes: int = 1, ranks_per_node: int = 2) -> Run:
-    made = workload.load("metadata_tree", ("metadata.files=7", "metadata.width=2", *overrides))
+    made = workload.load("metadata_tree", ("metadata.files=7", "metadata.width=2", *_without_bytes(overrides)))
     request = planning.Request(
         runs=tmp_path / "runs", data=tmp_path / "data", nodes=nodes, ranks_per_node=ranks_per_node
     )
@@ -104,7 +113,8 @@ def test_no_node_uses_a_file_twice_unless_this_is_said(
     order: list[Phase], left_out: int, nodes: int, shift: int
 ) -> None:
     """The nodes that use the files of node 0 are followed through the phases."""
-    phases: Any = ("mkdir", "create", *order[left_out:], "unlink", "rmdir")
+    shuffled = [phase for phase in order if phase != "write"][left_out:]
+    phases: Any = ("mkdir", "create", "write", *shuffled, "unlink", "rmdir")
     keys = MetadataKeys(files=1, bytes=Size(1), phases=phases, shift_nodes=shift)
     again = []
     for group in (("mkdir", "rmdir"), _PHASES_OF_FILES):
@@ -121,7 +131,7 @@ def test_no_node_uses_a_file_twice_unless_this_is_said(
 
 def test_the_servers_answered_only_if_no_cache_of_a_node_could(tmp_path: Path) -> None:
     def outcome(*keys: str, nodes: int, ranks_per_node: int = 2, kind: str = "lustre") -> tuple[str, str]:
-        made = workload.load("metadata_tree", keys)
+        made = workload.load("metadata_tree", _without_bytes(keys))
         request = planning.Request(runs=tmp_path, data=tmp_path / "data", nodes=nodes, ranks_per_node=ranks_per_node)
         plan = planning.make(made, site.load("slurm"), request)
         result = structs.replace(studies.result(plan, plan.runs[-1], 1.0, {}), file_system=kind)
@@ -229,6 +239,9 @@ def test_rates_of_a_phase_with_known_figures() -> None:
         ({"phases": ["create", "fsync"]}, "phases"),
         ({"depth": 2, "width": 4}, "at most one subfolder for each file"),
         ({"files": 0}, "files"),
+        ({"bytes": 100}, "bytes: only the phase write writes them; add write"),
+        ({"bytes": 1, "phases": ["create", "open_read_close", "write"]}, "write must come before"),
+        ({"width": 10}, "width: without depth there are no subfolders"),
         ({"time_limit": "-1 s"}, "time_limit"),
     ],
 )
@@ -242,7 +255,11 @@ def test_operations_that_cannot_be(tmp_path: Path, keys: dict[str, Any], message
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (("dataset={format: npz, files: 1, samples_per_file: 1, sample: {bytes: 1}}",), "remove dataset"),
+        (
+            ("dataset={format: npz, files: 1, samples_per_file: 1, sample: {bytes: 1}}",),
+            "leave out the keys of dataset",
+        ),
+        (("dataset.subfolders=10",), "metadata.depth and metadata.width make subfolders"),
         (("checkpoint={}",), "metadata and checkpoint exclude each other"),
         (("train.steps=2",), "leave train.steps out"),
         (("reader.batch_size=4",), "leave reader.batch_size at 1"),

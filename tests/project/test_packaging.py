@@ -90,7 +90,9 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
     assert printed[1] == str(place / "share" / "dlio-hpc")
     listing = "from dlio_hpc.config.shipped import *; print(names(STUDIES)[0], *names(CRITERIA))"
     names = _run(sys.executable, "-c", listing, cwd=tmp_path, PYTHONPATH=str(where)).split()
-    assert names == ["fig10", "acceptance", "checkpointing", "mlperf_storage_v2", "mlperf_storage_v3", "nightly"]
+    assert names == [
+        "fig10", "acceptance", "checkpointing", "metadata", "mlperf_storage_v2", "mlperf_storage_v3", "nightly"
+    ]  # fmt: skip
     _submit(place / "bin" / "dlio-submit", tmp_path, PYTHONPATH=str(where))
     (script,) = tmp_path.glob("dlio-runs/*/job.sh")
     assert f"export PYTHONPATH='{where}'" in script.read_text(), "the ranks find the package by themselves"
