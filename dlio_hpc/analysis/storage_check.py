@@ -25,8 +25,10 @@ ENOUGH = minimum_size.TIMES_MEMORY
 # A run that is faster than the probe's loop with O_DIRECT by more than this factor is in doubt, unless its bytes were
 # counted. The factor covers the noise between the probe and the run.
 FASTER = 1.25
+# Kinds of file systems whose servers make the operations on files. On others, the node may make them.
+_WITH_SERVERS = frozenset({"lustre", "nfs", "ceph", "smb", "gpfs", "beegfs", "fuse.ceph-fuse"})
 # What is said of a metadata workload whose operations the servers answered.
-_SERVED = "the servers of the file system answered: no node used a file in two phases"
+SERVED = "the servers of the file system answered: no node used a file in two phases"
 # Fields of an epoch, and of the evaluation passes, that show where their bytes came from.
 _COUNTS = (
     "storage_bytes_read", "client_bytes_asked", "client_bytes_read", "client_bytes_kept", "page_cache_fraction",
@@ -107,7 +109,7 @@ class Storage(Struct, frozen=True):
             read = structs.replace(self, unwritten=None)
             return f"{read.text(limit) if self.epochs else outcome}; {self.unwritten}"
         if self.is_written and not self.epochs:
-            return _SERVED if self.is_metadata else "the checkpoints reached storage (fsync)"
+            return SERVED if self.is_metadata else "the checkpoints reached storage (fsync)"
         if outcome == "nothing read":
             return "nothing was read from storage"
         if outcome == "unknown":
@@ -235,17 +237,29 @@ def _unserved(keys: MetadataKeys, result: Result) -> str | None:
     kind, facts = _outputs(result)
     if kind in MEMORY or storage_proofs.MEMORY_DEVICE in facts:
         return f"the operations were made in memory: {kind if kind in MEMORY else storage_proofs.MEMORY_DEVICE}"
-    if kind in LOCAL:
-        return f"{_MAYBE_SERVED}: {kind} belongs to one node, which makes operations in memory and writes them later"
-    if again := keys.answered_twice(result.nodes):
-        needed = f"-N {keys.nodes_needed} or more"
-        remedy = needed if keys.shift_nodes == 1 else f"-S metadata.shift_nodes=1 and {needed}"
-        return f"{_MAYBE_SERVED}: a node used the same files before {', '.join(again)}; use {remedy}"
-    if "readdir" in keys.order and keys.folders == "shared" and result.ranks > result.nodes:
-        return f"{_MAYBE_SERVED}: in readdir, several ranks of a node listed the same folders; use --ppn 1"
-    if "write" in keys.order and not keys.fsync:
-        return f"{_MAYBE_SERVED}: the bytes of write may still be in memory; use -S metadata.fsync=true"
-    return None
+    again, lists = keys.answered_twice(result.nodes), "readdir" in keys.order
+    needed = f"{'' if keys.shift_nodes == 1 else '-S metadata.shift_nodes=1 and '}-N {keys.nodes_needed} or more"
+    doubts = (
+        (kind in LOCAL, f"{kind} belongs to one node, which makes operations in memory and writes them later"),
+        (
+            kind not in _WITH_SERVERS or not storage_proofs.of(kind, facts).fsync,
+            f"it is not known where {kind or 'this file system'} makes the operations",
+        ),
+        (
+            lists and keys.shift_nodes > 0 and keys.distance("readdir") == 0,
+            "in readdir, each rank listed folders of its own; make readdir a phase after create",
+        ),
+        (bool(again), f"a node used the same files before {', '.join(again)}; use {needed}"),
+        (
+            lists and keys.folders == "shared",
+            "in readdir, all nodes listed the same folders; use -S metadata.folders=own",
+        ),
+        (
+            "write" in keys.order and not keys.fsync,
+            "the bytes of write may still be in memory; use -S metadata.fsync=true",
+        ),
+    )
+    return next((f"{_MAYBE_SERVED}: {reason}" for is_doubtful, reason in doubts if is_doubtful), None)
 
 
 def _outputs(result: Result) -> tuple[str, list[str]]:

@@ -1,8 +1,10 @@
-"""Leftovers in job folders and archives: directories of jobs that never started, and partial files of commands that
-were killed.
+"""Leftovers of jobs and commands that were killed: directories of jobs that never started, partial files, and folders
+with files that runs write.
 """
 
+import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -64,6 +66,32 @@ def never_started(runs: Path) -> Iterator[Debris]:
             continue
         if record.batch_id is None and not job_state.has_output(folder) and not rundir.is_locked(folder):
             yield Debris(folder, f"job {record.job} never started ({record.state})")
+
+
+def outputs(runs: Path) -> Iterator[Debris]:
+    """Yield the folders with checkpoints and other files of jobs in `runs` that have ended. A run removes this folder
+    at its end, unless it was killed.
+    """
+    for folder in [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]:
+        try:
+            record = job_record.load(folder)
+            if not record.ended:
+                continue
+            planned = job_record.load_plan(folder).runs
+        except DlioError:  # unreadable: it is unknown what the job used
+            continue
+        for place in sorted({Path(run.outputs) for run in planned if run.workload.writes_outputs}):
+            if place.name == f"outputs-{record.job}" and _is_mine(place):
+                yield Debris(place, f"files of job {record.job}, which was killed")
+
+
+def _is_mine(folder: Path) -> bool:
+    """Return whether a path is a folder of this user and no link."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def remove(path: Path) -> None:

@@ -20,7 +20,8 @@ from dlio_hpc.documents.files import CleanDocument, RemainsDocument
 @JSON
 def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int:
     """Remove the remains of killed commands in RUNS and in the folder of archives: partial files, and directories of
-    jobs that never started. Files that a job wrote are never removed.
+    jobs that never started. Also remove the checkpoints and files that the runs of killed jobs left in data folders
+    (outputs-JOB). Datasets and results are never removed.
     """
     if not runs.exists():
         raise ConfigError(f"{runs} does not exist; give the folder of jobs with --runs")
@@ -33,6 +34,7 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
         *abandoned_files.rests(runs),
         *abandoned_files.never_started(runs),
         *abandoned_files.rests(archive or runs / "archive"),
+        *abandoned_files.outputs(runs),
     ]
 
     def remove(remains: abandoned_files.Debris) -> RemainsDocument:

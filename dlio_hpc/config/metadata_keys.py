@@ -10,9 +10,10 @@ from dlio_hpc.results.phases import PHASES, Phase
 
 # Phases that work on files which `create` made, and on directories which `mkdir` made.
 _ON_FILES: tuple[Phase, ...] = ("write", "stat", "open_read_close", "rename", "unlink")
-_ON_DIRECTORIES: tuple[Phase, ...] = ("mkdir", "rmdir")
 # Largest number of directories of a tree, and of operations of a rank in a phase.
 _MOST_LEAVES, _MOST_FILES = 10**6, 10**8
+# Largest size of a file, which one call of write(2) writes.
+_MOST_BYTES = 1 << 30
 
 
 class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,7 +48,8 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Call fsync after each write."""
     time_limit: units.Seconds | None = None
     """Time after which a rank ends a phase, although operations are left; null: no limit. It does not end rename,
-    because the phases after it need all files under their new names. Example: 30 s
+    because the phases after it need all files under their new names. With a limit, write keeps the order of create.
+    Example: 30 s
     """
 
     def __post_init__(self) -> None:
@@ -74,6 +76,11 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
                 "write" in order and not self.bytes,
                 "phases: write needs bytes, such as bytes: 4 KiB; leave write out for empty files",
             ),
+            (self.bytes > _MOST_BYTES, f"bytes: at most {units.format_size(_MOST_BYTES)}"),
+            (
+                "unlink" in order and any(phase in _ON_FILES for phase in order[order.index("unlink") + 1 :]),
+                "phases: unlink removes the files, so it must be the last phase that works on files",
+            ),
             (self.files > _MOST_FILES, f"files: at most {_MOST_FILES:,}"),
             (self.leaves > min(self.files, _MOST_LEAVES), "width ** depth: at most one subfolder for each file"),
         )
@@ -89,15 +96,19 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
         """Return the number of nodes from the rank that makes the files or directories of a phase to the rank that
         works on them.
         """
-        return self.shift_nodes * self._users(phase).index(phase)
+        users = self._users(phase)
+        return self.shift_nodes * users.index(phase) if phase in users else 0
 
     def answered_twice(self, nodes: int) -> list[Phase]:
         """Return the phases in which a node works on files or directories that it has used in an earlier phase, so
         that its cache may answer. nodes: number of nodes.
         """
-        places = {phase: (self._users(phase)[0], self.distance(phase) % nodes) for phase in self.order}
-        used = list(places.values())
-        return [phase for number, phase in enumerate(self.order) if used[number] in used[:number]]
+        used = [(maker(phase), self.distance(phase) % nodes) for phase in self.order]
+        return [
+            phase
+            for number, phase in enumerate(self.order)
+            if used[number] in used[:number] or (phase == "readdir" and not used[number][1])  # ranks make their folders
+        ]
 
     @property
     def nodes_needed(self) -> int:
@@ -105,13 +116,19 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
         return max(len(self._users(phase)) for phase in self.order)
 
     def _users(self, phase: Phase) -> list[Phase]:
-        """Return the phases that work on the same files or directories as a phase, in order. If the workload has no
-        phase that makes them, each of these phases works on the folders of its own rank.
+        """Return the phases that work on the same files or directories as a phase, from the phase on that makes them.
+        Each rank works on its own folders before. The list is empty if no phase makes them.
         """
-        kind = _ON_DIRECTORIES if phase in _ON_DIRECTORIES else ("create", "readdir", *_ON_FILES)
-        return [one for one in self.order if one in kind]
+        making = maker(phase)
+        later = self.order[self.order.index(making) :] if making in self.order else ()
+        return [one for one in later if maker(one) == making]
 
     @property
     def leaves(self) -> int:
         """Number of folders of the lowest level in each folder."""
         return int(self.width**self.depth)
+
+
+def maker(phase: Phase) -> Phase:
+    """Return the phase that makes what a phase works on."""
+    return "mkdir" if phase in ("mkdir", "rmdir") else "create"

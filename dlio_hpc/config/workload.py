@@ -91,7 +91,7 @@ def _check_metadata(workload: "Workload", keys: MetadataKeys) -> None:
     """Raise ValueError if a metadata workload has keys of other workloads."""
     serialization.refuse(
         (
-            workload.dataset.format != "null" or workload.dataset.samples != len(keys.order),
+            workload.dataset.format != "null",
             "metadata is for workloads without a dataset; remove dataset",
         ),
         (workload.checkpoint is not None, "metadata and checkpoint exclude each other; use two workloads"),
@@ -140,6 +140,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             workload_rules.check_evaluation(self.dataset, self.reader, passes)
         if self.metadata is not None:
             _check_metadata(self, self.metadata)
+            steps = structs.replace(self.dataset, files=1, samples_per_file=len(self.metadata.order))
+            structs.force_setattr(self, "dataset", steps)  # a step is a phase
         if self.only_writes_checkpoints and self.dataset.format != "null":
             raise ValueError(
                 "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"

@@ -1,6 +1,5 @@
 """Generate a dataset. Each rank writes consecutive files, and creates the subfolders that hold them."""
 
-import errno
 import itertools
 import os
 from collections.abc import Iterable, Iterator
@@ -85,8 +84,12 @@ def _missing(comm: "Intracomm", run: Run, written: list[Span]) -> list[Span]:
     for span in written_files.of_rank(written, comm.size, comm.rank):
         lost += [number for number in range(*span) if not filesystem.is_there(path(number))]
     every_lost = sorted(itertools.chain(*comm.allgather(lost)))
-    files = dataset_folder.file_count(run.workload.dataset)
-    return written_files.missing(files, written_files.without(written, every_lost))
+    kept = written_files.without(written, every_lost)
+    if every_lost and comm.rank == 0:
+        with dataset_folder.filled(run.stored) as folder:
+            written_files.replace(folder, kept)  # a rank may be killed while it writes a lost file again
+    clock.barrier(comm)
+    return written_files.missing(dataset_folder.file_count(run.workload.dataset), kept)
 
 
 class _Written(NamedTuple):
@@ -181,7 +184,7 @@ def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memor
                 os.close(file)
             size += len(data)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write {above}{name}: {_reason(fault, folder)}") from fault
+        raise InfrastructureError(f"cannot write {above}{name}: {filesystem.reason(fault, folder)}") from fault
     return size
 
 
@@ -257,14 +260,4 @@ def _created(folder: int, path: str, is_synced: bool) -> Iterator[int]:
         finally:
             os.close(descriptor)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write {path}: {_reason(fault, folder)}") from fault
-
-
-def _reason(fault: OSError, folder: int) -> str:
-    """Return the reason of an error. The system has one error for a file system without free space and for one without
-    free inodes.
-    """
-    reason = fault.strerror or str(fault)
-    if fault.errno == errno.ENOSPC and os.fstatvfs(folder).f_files and not os.fstatvfs(folder).f_favail:
-        return f"{reason}: the file system has no inodes left (df -i); remove files, or choose another --data"
-    return reason
+        raise InfrastructureError(f"cannot write {path}: {filesystem.reason(fault, folder)}") from fault

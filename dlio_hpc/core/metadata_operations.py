@@ -68,8 +68,8 @@ def _read(size: int, paths: Iterable[str], took: "array[float]") -> None:
     for path in paths:
         began = now()
         file = opened(path, flags)
-        if size:
-            read(file, size)
+        if size and len(read(file, size)) != size:
+            raise OSError(f"the file has fewer than the {size} bytes that were written")
         close(file)
         add(now() - began)
 

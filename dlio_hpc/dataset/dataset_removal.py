@@ -16,7 +16,7 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.dataset import dataset_folder, dataset_tree, written_files
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.dataset.dataset_tree import NameBatch
-from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.files import filesystem, rundir, safe_folders
 
 R = TypeVar("R")
 
@@ -99,14 +99,24 @@ def _checked(folder: Path, known: Fingerprint | None, descriptor: int) -> Look:
         look = _looked(_dataset(known), descriptor)
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault
-    if look.foreign:
-        more = f" and {len(look.foreign) - _SHOWN} more" if len(look.foreign) > _SHOWN else ""
-        listing = ", ".join(sorted(look.foreign)[:_SHOWN]) + more
+    if foreign := {*look.foreign, *_mounts_in(folder)}:
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        listing = ", ".join(sorted(foreign)[:_SHOWN]) + more
         raise ConfigError(
             f"nothing was removed: {folder} contains files that are not part of the dataset. Move these files away: "
             f"{listing}"
         )
     return look
+
+
+def _mounts_in(folder: Path) -> Iterator[str]:
+    """Yield the mount points in a folder, relative to it. A bind mount has the device number of its file system, so
+    stat(2) does not show it.
+    """
+    place = os.path.join(os.path.realpath(folder), "")
+    for mount in filesystem.mounts():
+        if str(mount.point).startswith(place):
+            yield str(mount.point).removeprefix(place)
 
 
 def _dataset(known: Fingerprint | None) -> Dataset | None:

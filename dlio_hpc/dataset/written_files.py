@@ -94,6 +94,13 @@ def without(spans: Iterable[Span], lost: Sequence[int]) -> list[Span]:
     return [span for span in rest if span.first < span.end]
 
 
+def replace(folder: int, spans: Iterable[Span]) -> None:
+    """Replace all records by records of these spans."""
+    clear(folder)
+    for span in spans:
+        record(folder, span, None)
+
+
 def clear(folder: int) -> None:
     """Remove all records."""
     for name in filter(is_record, os.listdir(folder)):

@@ -3,6 +3,7 @@ of mount points can be misleading, and the output of commands differs between sy
 one magic number; their kind is the type in /proc/self/mountinfo, such as fuse.glusterfs.
 """
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -125,6 +126,19 @@ def is_there(path: str | Path) -> bool:
             return False
         raise InfrastructureError(f"cannot access {of_system(fault, path)}") from fault
     return True
+
+
+def reason(fault: OSError, folder: int | str) -> str:
+    """Return the reason of an error. The system has one error for a file system without free space and for one without
+    free inodes. folder: path or descriptor of a folder on the file system.
+    """
+    text = fault.strerror or str(fault)
+    if fault.errno != errno.ENOSPC:
+        return text
+    free = os.fstatvfs(folder) if isinstance(folder, int) else os.statvfs(folder)
+    if free.f_files and not free.f_favail:
+        return f"{text}: the file system has no inodes left (df -i); remove files, or choose another --data"
+    return text
 
 
 def free_inodes(path: Path) -> int | None:

@@ -168,12 +168,19 @@ def metadata_needs(keys: MetadataKeys, epochs: int, ranks: int) -> tuple[float, 
     """Return the bytes, and the number of files and directories, that a metadata workload has at most at the same time.
     A phase that a time limit ends leaves some files behind.
     """
-    phases, is_whole = set(keys.order), keys.time_limit is None
-    files = keys.files * ranks * ("create" in phases) * (1 if "unlink" in phases and is_whole else epochs)
-    directories = keys.files * ranks * ("mkdir" in phases) * (1 if "rmdir" in phases and is_whole else epochs)
+    made, phases = keys.files * ranks, set(keys.order)
+    is_whole = keys.time_limit is None
+    there = most = 0
+    for phase in keys.order:
+        if phase in ("create", "mkdir"):
+            there += made
+        elif phase in ("unlink", "rmdir") and is_whole:
+            there -= made
+        most = max(most, there)
     tops = (ranks if keys.folders == "own" else 1) * epochs
     folders = tops * sum(keys.width**level for level in range(keys.depth + 1))
-    return files * keys.bytes * ("write" in phases), files + directories + folders
+    files = made * ("create" in phases) * (1 if "unlink" in phases and is_whole else epochs)
+    return files * keys.bytes * ("write" in phases), most + there * (epochs - 1) + folders
 
 
 def _require_inodes(run: Run, keys: MetadataKeys, ranks: int) -> str:

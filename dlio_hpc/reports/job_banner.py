@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis import disturbance_check
+from dlio_hpc.analysis import disturbance_check, storage_check
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.analysis.study.spread_reasons import Repeat
 from dlio_hpc.records import job_outcome
@@ -77,6 +77,10 @@ def of_writing(measured: Sequence[RunOutcome]) -> Banner:
     """Return the banner of runs that read no samples. It states whether their checkpoints reached storage."""
     results = [run.result for run in measured if run.result is not None]
     saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]
+    operations = sum(phase.operations for result in results if result.summary for phase in result.summary.metadata)
+    if operations:
+        text = storage_check.SERVED
+        return Banner("good", f"{operations:,} operations on files and directories as planned; {text}.")
     if not saved:
         return Banner("not measured", "No run read anything from storage: the numbers show only the benchmark itself.")
     count = sum(checkpoint.count for checkpoint in saved)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def _without_bytes(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _run(tmp_path: Path, *overrides: str, nodes: int = 1, ranks_per_node: int = 2) -> Run:
-    made = workload.load("metadata_tree", ("metadata.files=7", "metadata.width=2", *_without_bytes(overrides)))
+    made = workload.load(
+        "metadata_tree", ("metadata.files=7", "metadata.width=2", "metadata.folders=shared", *_without_bytes(overrides))
+    )
     request = planning.Request(
         runs=tmp_path / "runs", data=tmp_path / "data", nodes=nodes, ranks_per_node=ranks_per_node
     )
@@ -94,6 +97,70 @@ def test_all_phases_work_on_every_file_once(tmp_path: Path, folders: str, ranks:
     assert not list(Path(run.outputs).rglob("d*"))
 
 
+def test_files_of_a_killed_run_do_not_disturb_the_next_run(tmp_path: Path) -> None:
+    run = _run(tmp_path, "metadata.phases=[create, stat]", "metadata.depth=0")
+    folder = Path(run.outputs) / "0" / "shared"
+    folder.mkdir(parents=True)
+    (folder / "f0.0").write_text("left")
+    (records,) = _phases(run, 1, 1)
+    assert [record.operations for record in records] == [7, 7]
+    assert (folder / "f0.0").read_text() == ""
+
+
+def test_a_time_limit_leaves_files_unwritten_that_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written in the order in which they were created, and only written files are read."""
+    monkeypatch.setattr(metadata, "_CHUNK", 2)
+    phases = "metadata.phases=[readdir, create, write, open_read_close]"
+    run = _run(tmp_path, "metadata.time_limit=1 ms", phases, "metadata.depth=0", "metadata.bytes=9")
+    written = metadata_operations._written
+
+    def slowly(*arguments: Any) -> None:
+        written(*arguments)
+        threading.Event().wait(0.002)
+
+    monkeypatch.setattr(metadata_operations, "_written", slowly)
+    for records in _phases(run, 3, 1):
+        _, create, write, read = (one.operations for one in records)
+        assert read == write == 2
+        assert create >= 2
+
+
+def test_no_inodes_left_in_a_phase_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _run(tmp_path, "metadata.phases=[create]", "metadata.depth=0")
+    full = os.statvfs_result((4096, 4096, 100, 50, 50, 1000, 0, 0, 0, 255))
+
+    def refused(paths: Any, took: Any) -> None:
+        monkeypatch.setattr(os, "statvfs", lambda _: full)
+        raise OSError(28, "No space left on device", paths[0])
+
+    monkeypatch.setattr(metadata_operations, "_created", refused)
+    with pytest.raises(InfrastructureError, match=r"^create: cannot use .*: the file system has no inodes left"):
+        _phases(run, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("phases", "epochs", "needed"),
+    [
+        ("create, unlink", 3, 10),
+        ("create, stat", 3, 30),
+        ("mkdir, rmdir, create, unlink", 3, 10),
+        ("mkdir, create, rmdir, unlink", 3, 20),
+        ("mkdir, create, unlink", 3, 40),
+    ],
+)
+def test_inodes_that_are_needed_at_a_time(phases: str, epochs: int, needed: int) -> None:
+    """The folder of each epoch is counted, too."""
+    keys = MetadataKeys(files=5, phases=tuple(phases.split(", ")), folders="shared")  # type: ignore[arg-type]
+    assert cost.metadata_needs(keys, epochs, 2) == (0, needed + epochs)
+
+
+def test_phases_and_bytes_may_be_swept(tmp_path: Path) -> None:
+    made = workload.draft("metadata_tree")
+    for phases in (["create"], ["create", "stat", "unlink"]):
+        known = made.with_settings({"metadata.phases": phases, "metadata.bytes": 0})
+        assert known.dataset.samples == len(phases)
+
+
 def test_files_have_the_bytes_and_the_names_that_are_asked_for(tmp_path: Path) -> None:
     run = _run(tmp_path, "metadata.phases=[create, write, rename]", "metadata.bytes=300", "metadata.depth=1")
     _phases(run, 2, 1)
@@ -122,7 +189,7 @@ def test_no_node_uses_a_file_twice_unless_this_is_said(
         for phase in keys.order:
             if phase in group:
                 user = -keys.distance(phase) % nodes
-                again += [phase] if user in users else []
+                again += [phase] if user in users or (phase == "readdir" and not user) else []
                 users.add(user)
     assert sorted(keys.answered_twice(nodes)) == sorted(again)
     if shift == 1:
@@ -130,11 +197,15 @@ def test_no_node_uses_a_file_twice_unless_this_is_said(
 
 
 def test_the_servers_answered_only_if_no_cache_of_a_node_could(tmp_path: Path) -> None:
-    def outcome(*keys: str, nodes: int, ranks_per_node: int = 2, kind: str = "lustre") -> tuple[str, str]:
+    def outcome(
+        *keys: str, nodes: int, ranks_per_node: int = 2, kind: str = "lustre", facts: Sequence[str] = ()
+    ) -> tuple[str, str]:
         made = workload.load("metadata_tree", _without_bytes(keys))
         request = planning.Request(runs=tmp_path, data=tmp_path / "data", nodes=nodes, ranks_per_node=ranks_per_node)
         plan = planning.make(made, site.load("slurm"), request)
-        result = structs.replace(studies.result(plan, plan.runs[-1], 1.0, {}), file_system=kind)
+        result = structs.replace(
+            studies.result(plan, plan.runs[-1], 1.0, {}), file_system=kind, cache_facts=list(facts)
+        )
         known = storage_check.judge(plan.runs[-1], result)
         return known.outcome(), known.text()
 
@@ -149,7 +220,13 @@ def test_the_servers_answered_only_if_no_cache_of_a_node_could(tmp_path: Path) -
         outcome(*few, nodes=3): "before unlink; use -N 4 or more",
         outcome(*few, "metadata.shift_nodes=2", nodes=4): "unlink; use -S metadata.shift_nodes=1 and -N 4",
         outcome(*few, "metadata.shift_nodes=0", nodes=9): "use -S metadata.shift_nodes=1 and -N 4",
-        outcome(nodes=7): "several ranks of a node listed the same folders; use --ppn 1",
+        outcome("metadata.folders=shared", nodes=7): "all nodes listed the same folders; use -S metadata.folders=own",
+        outcome("metadata.phases=[readdir, create, stat]", nodes=7): "make readdir a phase after create",
+        outcome("metadata.phases=[mkdir, readdir]", nodes=7): "make readdir a phase after create",
+        outcome(*few, nodes=4, kind="fuse.mergerfs"): "it is not known where fuse.mergerfs makes the operations",
+        outcome(*few, nodes=4, kind="9p"): "it is not known where 9p makes the operations",
+        outcome(*few, nodes=4, kind="0xF2F52010"): "it is not known where 0xF2F52010",
+        outcome(*few, nodes=4, facts=["mounted anew"]): "it is not known where lustre makes the operations",
         outcome("metadata.fsync=false", nodes=7, ranks_per_node=1): "the bytes of write may still be in memory",
         outcome(*few, nodes=4, kind="xfs"): "xfs belongs to one node",
     }
@@ -241,6 +318,8 @@ def test_rates_of_a_phase_with_known_figures() -> None:
         ({"files": 0}, "files"),
         ({"bytes": 100}, "bytes: only the phase write writes them; add write"),
         ({"bytes": 1, "phases": ["create", "open_read_close", "write"]}, "write must come before"),
+        ({"phases": ["create", "unlink", "stat"]}, "unlink removes the files, so it must be the last"),
+        ({"bytes": "2 GiB", "phases": ["create", "write"]}, "bytes: at most 1 GiB"),
         ({"width": 10}, "width: without depth there are no subfolders"),
         ({"time_limit": "-1 s"}, "time_limit"),
     ],

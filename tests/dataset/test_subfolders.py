@@ -270,6 +270,47 @@ def test_nothing_is_removed_below_a_mount_point(tmp_path: Path) -> None:
         subprocess.run(["umount", str(inner)], check=True)
 
 
+def test_nothing_is_removed_behind_a_bind_mount(tmp_path: Path) -> None:
+    """A bind mount of the same file system has the same device number."""
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    inner, other = Path(run.dataset) / "00001", tmp_path / "other"
+    other.mkdir()
+    (other / "00000004.raw").write_text("mine")
+    if subprocess.run(["mount", "--bind", str(other), str(inner)], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not permitted here")
+    try:
+        with pytest.raises(ConfigError, match=r"Move these files away: 00001$"):
+            dataset_removal.remove(Path(run.dataset))
+        assert (other / "00000004.raw").read_text() == "mine"
+        assert (Path(run.dataset) / "00000" / "00000000.raw").exists()
+    finally:
+        subprocess.run(["umount", str(inner)], check=True)
+
+
+def test_a_lost_file_is_not_trusted_while_it_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The generation is killed while it writes a file that was recorded and then lost."""
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    folder, lost = Path(run.dataset), Path(run.dataset) / "00000" / "00000001.raw"
+    dataset_folder.mark(run.stored, complete=False)
+    (folder / ".written-0-6").touch()
+    size = lost.stat().st_size
+    lost.unlink()
+
+    def killed(*_: Any) -> int:
+        lost.write_bytes(b"part")
+        raise InfrastructureError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(generation, "_write_files", killed)
+        (result,) = _generate(run)
+    assert isinstance(result, InfrastructureError)
+    assert {path.name for path in folder.glob(".written-*")} == {".written-0-1", ".written-2-6"}
+    _generate(run)
+    assert lost.stat().st_size == size
+
+
 def test_no_inodes_left_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
     full = os.statvfs_result((4096, 4096, 100, 50, 50, 1000, 0, 0, 0, 255))

@@ -324,8 +324,8 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     check = _one(entry([job.measurements[0], without]), {"min_au": 0.9})
     assert check.outcome == "fail"
     assert check.text == (
-        "this metric is missing in 1 run of 2; restrict the criterion to runs that have this metric (keys workload and "
-        "nodes)"
+        "not measured: this metric is missing in 1 run of 2 (reason: a run without computation and wait; the workload "
+        "only writes checkpoints); restrict the criterion to runs that have this metric (keys workload and nodes)"
     )
 
 

@@ -3,19 +3,20 @@
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
-from dlio_hpc.config.metadata_keys import MetadataKeys
+from dlio_hpc.config.metadata_keys import MetadataKeys, maker
 from dlio_hpc.core import clock, distributions, metadata_operations
 from dlio_hpc.core.io_counters import PhaseRecord, Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.dataset.rank_shares import share
 from dlio_hpc.dataset.sample_layout import Place, Places
 from dlio_hpc.dataset.sample_order import Order
-from dlio_hpc.files import safe_folders
+from dlio_hpc.files import filesystem, safe_folders
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.phases import Phase
 
@@ -40,7 +41,7 @@ class MetadataLoader:
         self._count = 0  # operations of this rank in the phase before
         clock.assemble(comm)  # rank 0 creates the folder
         if comm.rank == 0:
-            _enter(self._root)
+            _enter(self._root, is_emptied=True)  # a killed run may have left files
         clock.assemble(comm)
         if comm.rank:
             _enter(self._root)
@@ -51,7 +52,7 @@ class MetadataLoader:
         for place, phase in enumerate(self._keys.order):
             if place:
                 before = self._keys.order[place - 1]
-                if before in ("mkdir", "create"):
+                if before in ("mkdir", "create", "write"):
                     self._made[before] = self._comm.allgather(self._count)
             else:
                 self._make_folders()
@@ -101,21 +102,28 @@ class MetadataLoader:
         """
         return (self._comm.rank + self._keys.distance(phase) * self._ranks_on_node) % self._comm.size
 
+    def _worker(self, phase: Phase, owner: int) -> int:
+        """Return the rank that works on the files of a rank in a phase."""
+        return (owner - self._keys.distance(phase) * self._ranks_on_node) % self._comm.size
+
     def _paths(self, place: int, phase: Phase, owner: int) -> Iterator[Sequence[str]]:
         """Yield the paths of the operations of a phase, some at a time."""
         if phase == "readdir":
             folders = [self._folder(owner, leaf) for leaf in range(self._keys.leaves)]
             yield from (folders[first : first + _CHUNK] for first in range(0, len(folders), _CHUNK))
             return
-        maker = _maker(phase)
-        count = self._keys.files if phase == maker else self._made[maker][owner]
-        name = "d" if maker == "mkdir" else "f"
-        is_renamed = "rename" in self._keys.order[:place] and maker == "create"
+        making = maker(phase)
+        count = self._keys.files if phase == making else self._made[making][owner]
+        if phase == "open_read_close" and "write" in self._keys.order[:place]:
+            count = self._made["write"][self._worker("write", owner)]
+        name = "d" if making == "mkdir" else "f"
+        is_renamed = "rename" in self._keys.order[:place] and making == "create"
         end = f".{owner}{metadata_operations.RENAMED if is_renamed else ''}"
         folders = [f"{self._folder(owner, leaf)}/{name}" for leaf in range(self._keys.leaves)]
         leaves, files = self._keys.leaves, self._keys.files
         order = np.arange(count, dtype=np.int32)
-        if self._keys.shuffle and phase != maker:
+        is_in_order = phase == making or (phase == "write" and self._keys.time_limit is not None)
+        if self._keys.shuffle and not is_in_order:
             np.random.default_rng((self._epoch, place, owner)).shuffle(order)
         for first in range(0, count, _CHUNK):
             numbers = order[first : first + _CHUNK].tolist()
@@ -130,28 +138,33 @@ class MetadataLoader:
     def _fault(self, phase: Phase, fault: OSError) -> InfrastructureError:
         """Return the error of an operation. The paths of operations are relative to the output folder."""
         place = os.path.join(self._root, os.fsdecode(fault.filename or ""))
-        return InfrastructureError(f"{phase}: cannot use {place}: {fault.strerror or fault}")
+        return InfrastructureError(f"{phase}: cannot use {place}: {filesystem.reason(fault, '.')}")
 
 
-def _maker(phase: Phase) -> Phase:
-    """Return the phase that makes what a phase works on."""
-    return "mkdir" if phase in ("mkdir", "rmdir") else "create"
-
-
-def _enter(path: str) -> None:
-    """Create the output folder if it does not exist, and make it the working directory. Raise ConfigError if it is a
-    link or belongs to another user.
+def _enter(path: str, is_emptied: bool = False) -> None:
+    """Create the output folder if it does not exist, and make it the working directory. is_emptied: whether to remove
+    its content. Raise ConfigError if it is a link or belongs to another user.
     """
     try:
         safe_folders.make(os.path.dirname(path))
+        if is_emptied and os.path.lexists(path):
+            with _mine(path):
+                safe_folders.discard(path)
         if not os.path.lexists(path):
             os.mkdir(path, 0o700)  # no other user can add files
-        with safe_folders.opened(path) as folder:
-            if not safe_folders.is_mine(folder):
-                raise ConfigError(
-                    f"{path} belongs to user {safe_folders.owner(folder)}, so nothing is written to it; choose another "
-                    "--data"
-                )
+        with _mine(path) as folder:
             os.fchdir(folder)
     except OSError as fault:
         raise InfrastructureError(f"cannot use {of_system(fault, path)}; choose another --data") from fault
+
+
+@contextmanager
+def _mine(path: str) -> Iterator[int]:
+    """Open a folder of this user. Raise ConfigError if it is a link or belongs to another user."""
+    with safe_folders.opened(path) as folder:
+        if not safe_folders.is_mine(folder):
+            raise ConfigError(
+                f"{path} belongs to user {safe_folders.owner(folder)}, so nothing is written to it; choose another "
+                "--data"
+            )
+        yield folder
