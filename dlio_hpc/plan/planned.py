@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,8 @@ _SCANNED = ("dataset.files", "dataset.samples_per_file", "dataset.sample.bytes")
 _SITE = "site."
 # Number of measured runs of each point if two file systems, A and B, are compared. The order is A B B A A B B A.
 _PAIRS = 4
+# An environment variable that a shell replaces, such as $SCRATCH.
+_VARIABLE = re.compile(r"\$\{?[A-Z][A-Z0-9_]+\}?")
 # Options that may be given again when a study is resumed.
 RESUMABLE = ("walltime", "account", "queue", "job_options")
 
@@ -76,7 +79,7 @@ def _check_folders(options: Options) -> None:
     """Raise ConfigError if a folder for datasets, jobs or archives is in a dataset, or already holds something else."""
     for option, folders in _data_folders(options).items():
         for folder in folders:
-            if "$" in str(folder) and not folder.exists():
+            if _VARIABLE.search(str(folder)) and not folder.exists():
                 raise ConfigError(
                     f"{option} {folder}: the shell did not replace the variable, perhaps because of single quotes; use "
                     "double quotes, or give the path"
