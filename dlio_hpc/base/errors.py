@@ -139,12 +139,14 @@ _BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)
 def of_system(fault: OSError, path: object = None) -> str:
     """Return a text with the name of the file that an OSError concerns, and the system's description of the error.
     path: name of the file, used if the error has no file name. If the error names the file by way of a folder's
-    descriptor (/proc/self/fd/N/NAME), `path` is the name of that folder.
+    descriptor (/proc/self/fd/N/NAME), or by a relative path, `path` is the name of that folder.
     """
     cause = fault.strerror or str(fault) or type(fault).__name__
     name = path if _is_nameless(fault) else os.fsdecode(fault.filename)
     if path is not None and (by_descriptor := _BY_DESCRIPTOR.match(str(name))):
         name = f"{path}{by_descriptor['rest']}"
+    elif path is not None and not os.path.isabs(str(name)) and os.path.isabs(str(path)) and name != path:
+        name = os.path.join(str(path), str(name))
     return cause if name is None else f"{name}: {cause}"
 
 

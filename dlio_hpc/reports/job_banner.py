@@ -79,8 +79,11 @@ def of_writing(measured: Sequence[RunOutcome]) -> Banner:
     saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]
     operations = sum(phase.operations for result in results if result.summary for phase in result.summary.metadata)
     if operations:
-        text = storage_check.SERVED
-        return Banner("good", f"{operations:,} operations on files and directories as planned; {text}.")
+        pairs = [(run, run.result.summary) for run in measured if run.result is not None and run.result.summary]
+        cut = dict.fromkeys(phase for run, summary in pairs for phase in job_rows.cut_phases(run, summary))
+        ended = f", of which metadata.time_limit ended {', '.join(cut)}" if cut else " as planned"
+        text = f"{operations:,} operations on files and directories{ended}; {storage_check.SERVED}."
+        return Banner("good", text)
     if not saved:
         return Banner("not measured", "No run read anything from storage: the numbers show only the benchmark itself.")
     count = sum(checkpoint.count for checkpoint in saved)

@@ -415,9 +415,24 @@ def phases(run: RunOutcome, summary: Summary) -> list[list[str]]:
     return rows
 
 
+def cut_phases(run: RunOutcome, summary: Summary) -> dict[Phase, tuple[int, int]]:
+    """Return the phases of a metadata workload that the time limit ended, each with the number of operations and the
+    number that was planned.
+    """
+    keys = run.run.workload.metadata
+    if keys is None or run.result is None:
+        return {}
+    of_rank = {phase: keys.leaves if phase == "readdir" else keys.files for phase in keys.order}
+    planned = {one.phase: of_rank[one.phase] * run.result.ranks * len(one.rates) for one in summary.metadata}
+    made = {one.phase: one.operations for one in summary.metadata}
+    return {phase: (count, planned[phase]) for phase, count in made.items() if count < planned[phase]}
+
+
 def _facts_of_metadata(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     """Return the facts about a run of a metadata workload."""
+    cut = [f"{phase}: {count:,} of {most:,}" for phase, (count, most) in cut_phases(run, summary).items()]
     return [
+        *([("limit", f"metadata.time_limit left operations out: {', '.join(cut)}")] if cut else []),
         *_own_cost(summary, run.run.workload),
         *_storage(run),
         *spread_reasons.facts(None if run.result is None else run.result.disturbance),

@@ -1,10 +1,18 @@
 """What commands print about metadata workloads."""
 
 import re
+from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from dlio_hpc.config import site, workload
+from dlio_hpc.records.job_outcome import RunOutcome
+from dlio_hpc.reports import job_banner
+from dlio_hpc.reports.banner import Banner
+from dlio_hpc.results.run_result import PhaseSummary, SlowestRank
 from tests.conftest import Run
+from tests.support import planning, studies
 
 _SMALL = ("-S", "metadata.files=60", "-S", "train.epochs=2")
 
@@ -36,3 +44,31 @@ def test_a_study_compares_rates_of_phases(run: Run) -> None:
     )  # fmt: skip
     assert re.search(r"folders\s+n\s+create/s\s+stat/s\s+open_read_close/s\s+unlink/s", made.out)
     assert "samples" not in made.out
+
+
+def test_a_good_run_says_what_the_servers_answered(tmp_path: Path) -> None:
+    """Three nodes with a rank each made three of seven operations in the second of two phases, twice."""
+    made = workload.load("metadata_own", ("metadata.files=7", "metadata.phases=[create, stat]"))
+    request = planning.Request(runs=tmp_path, data=tmp_path / "data", nodes=3, ranks_per_node=1)
+    plan = planning.make(made, site.load("slurm"), request)
+    run = plan.runs[-1]
+
+    def banner(operations: int) -> Banner:
+        slowest = SlowestRank(rank=0, host="a", busy_s=1.0, ratio=1.0)
+        phases = (
+            PhaseSummary("create", 42, 10.0, 11.0, (9.0, 11.0), 1.0, None, slowest),
+            PhaseSummary("stat", operations, 10.0, 11.0, (9.0, 11.0), 1.0, None, slowest),
+        )
+        result = studies.result(plan, run, 1.0, {"metadata": phases})
+        measured = RunOutcome(run, structs.replace(result, file_system="lustre"), None, None)
+        assert measured.storage is not None
+        assert measured.storage.outcome() == "storage"
+        return job_banner.of_writing([measured])
+
+    assert banner(42).text == (
+        "84 operations on files and directories as planned; the servers of the file system answered: no node used a "
+        "file in two phases."
+    )
+    assert banner(18).text.startswith(
+        "60 operations on files and directories, of which metadata.time_limit ended stat; the servers"
+    )
