@@ -105,18 +105,27 @@ class Storage(Struct, frozen=True):
     def text(self, limit: float = LIMIT) -> str:
         """Return the outcome in one line of text."""
         outcome = self.outcome(limit)
+        if self.is_metadata:
+            doubt = self.unwritten or SERVED
+            return f"{outcome}: {doubt}" if outcome == "cached" else doubt
         if self.unwritten is not None:
             read = structs.replace(self, unwritten=None)
             return f"{read.text(limit) if self.epochs else outcome}; {self.unwritten}"
         if self.is_written and not self.epochs:
-            return SERVED if self.is_metadata else "the checkpoints reached storage (fsync)"
+            return "the checkpoints reached storage (fsync)"
         if outcome == "nothing read":
             return "nothing was read from storage"
-        if outcome == "unknown":
-            reasons = [epoch.source for epoch in self.epochs if epoch.cached is None and epoch.source != _NOT_COUNTED]
-            reason = f": {reasons[0]}" if reasons else ""
-            where = self.file_system or "this file system"
-            return f"UNKNOWN: on {where}, no counter shows whether storage was read{reason}"
+        return self._unknown() if outcome == "unknown" else self._share(outcome)
+
+    def _unknown(self) -> str:
+        reasons = [epoch.source for epoch in self.epochs if epoch.cached is None and epoch.source != _NOT_COUNTED]
+        reason = f": {reasons[0]}" if reasons else ""
+        return (
+            f"UNKNOWN: on {self.file_system or 'this file system'}, no counter shows whether storage was read{reason}"
+        )
+
+    def _share(self, outcome: Outcome) -> str:
+        """Return the share of bytes from storage in one line of text."""
         worst = max(self.epochs, key=lambda epoch: epoch.cached or 0.0)
         share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", worst.name
         source = worst.source

@@ -97,12 +97,12 @@ def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
 
 
 def _of_phases(runs: Sequence[RunOutcome]) -> str:
-    """Return a sentence with the rate of each phase of a metadata workload. It has no bottleneck, because all time is
-    spent in operations on files.
+    """Return a sentence with the rate of each phase of a metadata workload: the median of the runs. It has no
+    bottleneck, because all time is spent in operations on files.
     """
     rates: dict[str, list[float]] = {}
     for phase in (phase for summary in _summaries(runs) for phase in summary.metadata):
-        rates.setdefault(phase.phase, []).extend(phase.rates)
+        rates.setdefault(phase.phase, []).append(phase.per_s)
     texts = (f"{phase} {statistics.median(known):,.0f}/s" for phase, known in rates.items())
     return f"Operations of all ranks: {', '.join(texts)} (medians)."
 

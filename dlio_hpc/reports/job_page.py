@@ -10,8 +10,8 @@ from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_page
-from dlio_hpc.reports.page import Block, Facts, Lines, Page, Pictures, Section, Table
-from dlio_hpc.results.run_result import Summary, unfinished
+from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Table
+from dlio_hpc.results.run_result import PhaseSummary, Summary, unfinished
 
 # Maximum number of nodes that the report names.
 _NAMED = 32
@@ -178,9 +178,28 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix
     blocks = [
         *_problems(run),
         *_result(outcome, run),
-        *([] if examined is None else log_page.blocks(examined)),
+        *(_pictures_of_phases(run) if run.run.workload.metadata is not None else []),
+        *([] if examined is None or _is_pictured(run, examined) else log_page.blocks(examined)),
     ]
     return Section(heading, blocks, page_order=_PAGE_ORDER[run.run.kind])
+
+
+def _is_pictured(run: RunOutcome, examined: Examined) -> bool:
+    """Return whether the picture of phases replaces those of the timeline, which would show no bytes."""
+    return run.run.workload.metadata is not None and examined.log is None
+
+
+def _pictures_of_phases(run: RunOutcome) -> Iterator[Block]:
+    """Yield the picture of the phases of a metadata workload, if the run has any."""
+    phases = run.result.summary.metadata if run.result is not None and run.result.summary is not None else ()
+    if phases:
+        yield Pictures(run.name, lambda: [_picture_of(phases, run.name)])
+
+
+def _picture_of(phases: Sequence[PhaseSummary], name: str) -> Picture:
+    from dlio_hpc.reports.figures import phase_plots
+
+    return phase_plots.draw(phases, name)
 
 
 def _problems(run: RunOutcome) -> list[Block]:

@@ -18,7 +18,7 @@ _SMALL = ("-S", "metadata.files=60", "-S", "train.epochs=2")
 
 
 @pytest.mark.job
-def test_a_job_with_repeats_is_shown_by_phases(run: Run) -> None:
+def test_a_job_with_repeats_is_shown_by_phases(run: Run, tmp_path: Path) -> None:
     made = run("dlio-submit", "metadata_own", "-s", "local", "--ppn", 2, "--repeat", 3, *_SMALL, "--wait", "--json")
     shown = run("dlio-hpc", "report", made.job["job"])
     lines = shown.out.splitlines()
@@ -31,6 +31,10 @@ def test_a_job_with_repeats_is_shown_by_phases(run: Run) -> None:
         median, lowest, highest = (int(row[number].replace(",", "")) for number in (2, 3, 4))
         assert 0 < lowest <= median <= highest
     assert "samples" not in shown.out
+    page = tmp_path / "page.html"
+    assert run("dlio-hpc", "report", made.job["job"], "--html", page).code == 0
+    assert page.read_text().count("Rates and latencies of operations") >= 1
+    assert "Nothing was read or written" not in page.read_text()
     history = run("dlio-hpc", "history")
     assert "create/s" in history.out
     assert "samples" not in history.out
