@@ -89,7 +89,9 @@ def convert_changed(
         key = ".".join(map(str, fault.fault.steps))
         others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
         place = others[-1] if others else _place(source, fault.fault.steps, overrides, section)
-        known = fault.fault._replace(reason=fault.fault.reason + _several(fault.fault.steps, overrides))
+        reason = fault.fault.reason
+        several = "" if "use a list" in reason else _several(fault.fault.steps, overrides)
+        known = fault.fault._replace(reason=reason + several)
         raise InvalidKey(place, known) from fault
 
 

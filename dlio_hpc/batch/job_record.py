@@ -183,6 +183,12 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
     folder = path.parent
     if path.name.endswith(rundir.ARCHIVE_SUFFIX):
         return ConfigError(_no_archive(path))
+    kept = (archive or folder / "archive") / f"{path.name}{rundir.ARCHIVE_SUFFIX}"
+    if kept.is_file():
+        return ConfigError(
+            f"job {path.name} has ended, and its directory was removed; dlio-hpc report {path.name} shows its archive, "
+            f"{kept}"
+        )
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
     meant = name_hint(path.name, [*names, *remembered])

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.batch import job_record
+from dlio_hpc.files import rundir
 from tests.conftest import Run
 
 
@@ -32,3 +34,18 @@ def test_clean_leaves_a_link_in_place_of_outputs(run: Run, tmp_path: Path) -> No
     (data / f"outputs-{made.job['job']}").symlink_to(other)
     assert "nothing to remove" in run("dlio-hpc", "clean").out
     assert (other / "file").exists()
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_a_job_of_which_only_the_archive_is_left_is_named(tmp_path: Path, is_given: bool) -> None:
+    """Another job with a similar name is not suggested."""
+    (tmp_path / "demo-1a").mkdir()
+    (tmp_path / "demo-1a" / rundir.JOB).touch()
+    (tmp_path / "archive").mkdir()
+    archive = tmp_path / "archive" / f"demo-1b{rundir.ARCHIVE_SUFFIX}"
+    archive.touch()
+    fault = job_record.unknown(tmp_path / "demo-1b", tmp_path / "archive" if is_given else None)
+    assert str(fault) == (
+        f"job demo-1b has ended, and its directory was removed; dlio-hpc report demo-1b shows its archive, {archive}"
+    )
+    assert "did you mean 'demo-1a'" in str(job_record.unknown(tmp_path / "demo-1c"))

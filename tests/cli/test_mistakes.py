@@ -1370,6 +1370,8 @@ SYSTEM = (
             _w(W.replace("files: 8,", "files: 8, subfolders: 10x100,"))),
     Mistake("variable in single quotes", "dlio-submit demo -s local -d '$SCRATCH/x' --dry-run",
             ("--data", "$SCRATCH/x: the shell did not replace the variable", "double quotes")),
+    Mistake("phases without brackets", "dlio-submit metadata_own -s local --dry-run -S metadata.phases=create,stat",
+            ("metadata.phases: found text 'create,stat'; use a list",)),
     Mistake("nodes as qsub has them", DEMO + "-l select=2", ("No such option '-l'", "--nodes")),
     Mistake("folder that check would create", "dlio-hpc check demo -s local -d nowhere --no-launch",
             ("note   folders", "nowhere does not exist"), code=0),
