@@ -56,7 +56,7 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     if options.existing is None:
         for note in _absent_folders(options):
             report(f"note: {note}")
-    for note in dict.fromkeys(_long_times(drafted)):
+    for note in dict.fromkeys((*_long_times(drafted), *_layouts_without_effect(options, drafted))):
         report(f"note: {note}")
     return drafted
 
@@ -73,6 +73,14 @@ def _long_times(drafted: Planned) -> Iterator[str]:
         for key, time_s in times.items():
             if time_s >= units.MOST_STEP_S and not time_s % 1:
                 yield f"{key} is {time_s:g} s; if milliseconds are meant, write {time_s:g} ms"
+
+
+def _layouts_without_effect(options: Options, drafted: Planned) -> Iterator[str]:
+    """Yield a note for each folder that exists here and is not on Lustre, if the user sets a layout with -S."""
+    if any(override.startswith("site.layout") for override in options.overrides):
+        for folder in (Path(folder) for job in drafted.jobs for folder in job.folders):
+            if folder.exists() and not (place := filesystem.of(folder)).is_lustre:
+                yield f"{folder} is on {place.kind}, which is not Lustre: site.layout will not be set"
 
 
 def _check_folders(options: Options) -> None:

@@ -55,9 +55,9 @@ class Key(Struct, frozen=True, omit_defaults=True):
 
     @property
     def place(self) -> str:
-        """File systems of the dataset and of the checkpoints, such as "none, checkpoints on lustre /scratch"."""
+        """File systems of the dataset and of the outputs, such as "none, outputs on lustre /scratch"."""
         is_elsewhere = self.outputs not in ("", self.file_system)
-        return f"{self.file_system}, checkpoints on {self.outputs}" if is_elsewhere else self.file_system
+        return f"{self.file_system}, outputs on {self.outputs}" if is_elsewhere else self.file_system
 
     @property
     def title(self) -> str:

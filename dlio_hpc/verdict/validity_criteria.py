@@ -109,6 +109,8 @@ def of_storage(group: CriterionGroup, limit: float) -> Check:
     )
     better = tuple(advice) or _larger(group)
     asked = f"at least {100 * (1 - limit):g} % of each epoch from storage"
+    if all(ran.run.storage is not None and ran.run.storage.is_metadata for ran in group.runs):
+        asked = "operations that the servers of the file system answered"
     return Check(
         STORAGE, "", "the storage was measured", group.label, asked, "cached" if bad else "pass", message, evidence,
         min(shares, default=None), limit=1 - limit, unit="share", advice=better if bad else (),

@@ -1372,6 +1372,8 @@ SYSTEM = (
             ("--data", "$SCRATCH/x: the shell did not replace the variable", "double quotes")),
     Mistake("phases without brackets", "dlio-submit metadata_own -s local --dry-run -S metadata.phases=create,stat",
             ("metadata.phases: found text 'create,stat'; use a list",)),
+    Mistake("layout of directories where there is no Lustre", DEMO + "-d . -S site.layout.directories.count=4",
+            ("which is not Lustre: site.layout will not be set",), code=0),
     Mistake("nodes as qsub has them", DEMO + "-l select=2", ("No such option '-l'", "--nodes")),
     Mistake("folder that check would create", "dlio-hpc check demo -s local -d nowhere --no-launch",
             ("note   folders", "nowhere does not exist"), code=0),

@@ -35,9 +35,14 @@ def test_a_job_with_repeats_is_shown_by_phases(run: Run, tmp_path: Path) -> None
     assert run("dlio-hpc", "report", made.job["job"], "--html", page).code == 0
     assert page.read_text().count("Rates and latencies of operations") >= 1
     assert "Nothing was read or written" not in page.read_text()
+    (tmp_path / "c.yaml").write_text("name: c\ncriteria: {rate: {min_create_per_s: 1}}\n")
+    accepted = run("dlio-hpc", "accept", made.job["job"], "--criteria", "c.yaml")
+    assert "operations that the servers of the file system answered" in " ".join(accepted.out.split())
+    assert "each epoch" not in accepted.out
     history = run("dlio-hpc", "history")
     assert "create/s" in history.out
     assert "samples" not in history.out
+    assert "checkpoints" not in history.out
 
 
 @pytest.mark.job
