@@ -145,8 +145,9 @@ def of_system(fault: OSError, path: object = None) -> str:
     name = path if _is_nameless(fault) else os.fsdecode(fault.filename)
     if path is not None and (by_descriptor := _BY_DESCRIPTOR.match(str(name))):
         name = f"{path}{by_descriptor['rest']}"
-    elif path is not None and not os.path.isabs(str(name)) and os.path.isabs(str(path)) and name != path:
-        name = os.path.join(str(path), str(name))
+    elif path is not None and not os.path.isabs(str(name)) and os.path.isabs(str(path)):
+        is_same = os.path.basename(str(path)) == str(name)  # `path` is the file itself
+        name = path if is_same else os.path.join(str(path), str(name))
     return cause if name is None else f"{name}: {cause}"
 
 

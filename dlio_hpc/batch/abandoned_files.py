@@ -53,10 +53,13 @@ def _is_old(path: Path) -> bool:
         return False
 
 
+def _job_folders(runs: Path) -> list[Path]:
+    return [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
+
+
 def never_started(runs: Path) -> Iterator[Debris]:
     """Yield the directories in `runs` that belong to jobs that were never submitted and have no output."""
-    folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
-    for folder in folders:
+    for folder in _job_folders(runs):
         try:
             record = job_record.load(folder)
             if record.batch_id is not None or job_state.has_output(folder):
@@ -72,7 +75,7 @@ def outputs(runs: Path) -> Iterator[Debris]:
     """Yield the folders with checkpoints and other files of jobs in `runs` that have ended. A run removes this folder
     at its end, unless it was killed.
     """
-    for folder in [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]:
+    for folder in _job_folders(runs):
         try:
             record = job_record.load(folder)
             if not record.ended:

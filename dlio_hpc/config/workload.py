@@ -19,7 +19,6 @@ from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.config.site import Site
-from dlio_hpc.results.phases import PHASES
 
 # Default size in bytes of the reads of tf.data.
 TENSORFLOW_BUFFER = 256 << 10
@@ -386,14 +385,13 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
 
 
 def _add_dataset(data: dict[str, Any], source: str) -> None:
-    """Add a dataset to a workload that only writes checkpoints. The dataset has a sample for each checkpoint; no sample
-    is stored or read. `data` is modified. source: origin of the data, for messages.
+    """Add a dataset to a workload that reads none. Workload sets the samples of a metadata workload; otherwise, the
+    dataset has a sample for each checkpoint. No sample is stored or read. `data` is modified. source: origin of the
+    data, for messages.
     """
     checkpoint, metadata = data.get("checkpoint"), data.get("metadata")
     if isinstance(metadata, dict) and "dataset" not in data:
-        phases = metadata.get("phases")
-        count = len(phases) if isinstance(phases, list) else len(PHASES) - (not metadata.get("bytes"))
-        data["dataset"] = {"format": "null", "files": 1, "samples_per_file": max(1, count), "sample": {"bytes": 1}}
+        data["dataset"] = {"format": "null", "files": 1, "samples_per_file": 1, "sample": {"bytes": 1}}
         data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
         return
     if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):

@@ -85,11 +85,15 @@ def _missing(comm: "Intracomm", run: Run, written: list[Span]) -> list[Span]:
         lost += [number for number in range(*span) if not filesystem.is_there(path(number))]
     every_lost = sorted(itertools.chain(*comm.allgather(lost)))
     kept = written_files.without(written, every_lost)
-    if every_lost and comm.rank == 0:
-        with dataset_folder.filled(run.stored) as folder:
-            written_files.replace(folder, kept)  # a rank may be killed while it writes a lost file again
-    clock.barrier(comm)
+    if every_lost:  # a rank may be killed while it writes a lost file again
+        on_root(comm, lambda: _record_only(run, kept))
     return written_files.missing(dataset_folder.file_count(run.workload.dataset), kept)
+
+
+def _record_only(run: Run, kept: list[Span]) -> None:
+    """Replace the records of the generation by records of the files that are still there."""
+    with dataset_folder.filled(run.stored) as folder:
+        written_files.replace(folder, kept)
 
 
 class _Written(NamedTuple):

@@ -3,12 +3,30 @@ ends.
 """
 
 import os
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.files import safe_folders
+
+
+@contextmanager
+def made(path: str) -> Iterator[int]:
+    """Create the output folder if it does not exist, open it, and yield its descriptor. Raise ConfigError if it is a
+    link or belongs to another user.
+    """
+    safe_folders.make(os.path.dirname(path))
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o700)  # no other user can add files
+    with safe_folders.opened(path) as folder:
+        if not safe_folders.is_mine(folder):
+            raise ConfigError(
+                f"{path} belongs to user {safe_folders.owner(folder)}, so nothing is written to it; choose another "
+                "--data"
+            )
+        yield folder
 
 
 class OutputFolder:
@@ -46,15 +64,7 @@ class OutputFolder:
 
     def _opened_folder(self) -> int:
         if self._folder is None:
-            safe_folders.make(os.path.dirname(self._path))
-            with suppress(FileExistsError):
-                os.mkdir(self._path, 0o700)  # no other user can add files
-            with safe_folders.opened(self._path) as folder:
-                if not safe_folders.is_mine(folder):
-                    raise ConfigError(
-                        f"{self._path} belongs to user {safe_folders.owner(folder)}, so nothing is written to it; "
-                        "choose another --data"
-                    )
+            with made(self._path) as folder:
                 self._folder = os.dup(folder)
         return self._folder
 

@@ -92,9 +92,7 @@ def _check_folders(options: Options) -> None:
                     f"{option} {folder}: the shell did not replace the variable, perhaps because of single quotes; use "
                     "double quotes, or give the path"
                 )
-    if options.existing is None:
-        for option, folders in _data_folders(options).items():
-            for folder in folders:
+            if options.existing is None:
                 folder_kinds.refuse_target(folder, "datasets", option)
     folder_kinds.refuse_target(options.runs, "jobs", "--runs")
     if options.archive is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dlio_hpc.analysis.log.findings import Analysis, IoLoad
 from dlio_hpc.base.units import format_seconds
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.reports.job_rows import title
+from dlio_hpc.reports.job_rows import rates_of_phases, title
 from dlio_hpc.results.run_result import Summary
 
 # If the shares of the two longest phases differ by less than this, both phases are bottlenecks.
@@ -100,9 +100,7 @@ def _of_phases(runs: Sequence[RunOutcome]) -> str:
     """Return a sentence with the rate of each phase of a metadata workload: the median of the runs. It has no
     bottleneck, because all time is spent in operations on files.
     """
-    rates: dict[str, list[float]] = {}
-    for phase in (phase for summary in _summaries(runs) for phase in summary.metadata):
-        rates.setdefault(phase.phase, []).append(phase.per_s)
+    rates = rates_of_phases(runs)
     texts = (f"{phase} {statistics.median(known):,.0f}/s" for phase, known in rates.items())
     return f"Operations of all ranks: {', '.join(texts)} (medians)."
 

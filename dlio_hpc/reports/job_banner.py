@@ -77,17 +77,21 @@ def of_writing(measured: Sequence[RunOutcome]) -> Banner:
     """Return the banner of runs that read no samples. It states whether their checkpoints reached storage."""
     results = [run.result for run in measured if run.result is not None]
     saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]
-    operations = sum(phase.operations for result in results if result.summary for phase in result.summary.metadata)
-    if operations:
-        pairs = [(run, run.result.summary) for run in measured if run.result is not None and run.result.summary]
-        cut = dict.fromkeys(phase for run, summary in pairs for phase in job_rows.cut_phases(run, summary))
-        ended = f", of which metadata.time_limit ended {', '.join(cut)}" if cut else " as planned"
-        text = f"{operations:,} operations on files and directories{ended}; {storage_check.SERVED}."
-        return Banner("good", text)
+    if any(result.summary and result.summary.metadata for result in results):
+        return _of_operations(measured)
     if not saved:
         return Banner("not measured", "No run read anything from storage: the numbers show only the benchmark itself.")
     count = sum(checkpoint.count for checkpoint in saved)
     return Banner("good", f"{count} checkpoints reached storage (fsync); no samples were read.")
+
+
+def _of_operations(measured: Sequence[RunOutcome]) -> Banner:
+    """Return the banner of runs of a metadata workload that the servers answered."""
+    pairs = [(run, run.result.summary) for run in measured if run.result is not None and run.result.summary]
+    operations = sum(phase.operations for _, summary in pairs for phase in summary.metadata)
+    cut = dict.fromkeys(phase for run, summary in pairs for phase in job_rows.cut_phases(run, summary))
+    ended = f", of which metadata.time_limit ended {', '.join(cut)}" if cut else " as planned"
+    return Banner("good", f"{operations:,} operations on files and directories{ended}; {storage_check.SERVED}.")
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:

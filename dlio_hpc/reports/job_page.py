@@ -178,7 +178,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix
     blocks = [
         *_problems(run),
         *_result(outcome, run),
-        *(_pictures_of_phases(run) if run.run.workload.metadata is not None else []),
+        *_pictures_of_phases(run),
         *([] if examined is None or _is_pictured(run, examined) else log_page.blocks(examined)),
     ]
     return Section(heading, blocks, page_order=_PAGE_ORDER[run.run.kind])

@@ -198,18 +198,23 @@ def of_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], list[list[str]]]
 
 
 def phases_of_runs(runs: Sequence[RunOutcome]) -> list[list[str]]:
-    """Return a row per phase with the rates of the measured runs of a metadata workload (header: PHASE_RUNS). `runs`
-    must have summaries.
+    """Return a row per phase with the rates of the measured runs of a metadata workload (header: PHASE_RUNS)."""
+    return [
+        [phase, *(f"{value:,.0f}" for value in (statistics.median(known), min(known), max(known))), _spread(known)]
+        for phase, known in rates_of_phases(runs).items()
+    ]
+
+
+def rates_of_phases(runs: Sequence[RunOutcome]) -> dict[Phase, list[float]]:
+    """Return the rate of each phase in the measured runs of a metadata workload. Runs without a summary are left
+    out.
     """
     rates: dict[Phase, list[float]] = {}
     for run in runs:
         if run.run.kind == "measure" and run.result is not None and run.result.summary is not None:
             for phase in run.result.summary.metadata:
                 rates.setdefault(phase.phase, []).append(phase.per_s)
-    return [
-        [phase, *(f"{value:,.0f}" for value in (statistics.median(known), min(known), max(known))), _spread(known)]
-        for phase, known in rates.items()
-    ]
+    return rates
 
 
 def _spread(rates: Sequence[float]) -> str:
@@ -519,9 +524,8 @@ def _own_cost(summary: Summary, work: Workload) -> list[tuple[str, str]]:
     text = f"{share(own)} of the time is the cost of dlio-hpc itself"
     if own > _LIMITING:
         longer = "longer epochs (the page cache is dropped before each), " if work.reader.drop_cache else ""
-        text += f": it limits the rates; use {longer}larger batches or larger samples, or more ranks"
-        if work.metadata is not None:
-            text = f"{share(own)} of the time is the cost of dlio-hpc itself: operations here take only microseconds"
+        remedy = f"it limits the rates; use {longer}larger batches or larger samples, or more ranks"
+        text += f": {remedy if work.metadata is None else 'operations here take only microseconds'}"
     return [("own cost", text)]
 
 

@@ -204,7 +204,7 @@ def carried(entry: Entry) -> Entry:
     the night only in the name of the job.
     """
     entry = _with_clock_fault(entry)
-    digests = {digest: _carried_digest(digest, workload) for digest, workload in entry.workloads.items()}
+    digests = {digest: settings_digest.carried(workload, digest) for digest, workload in entry.workloads.items()}
     keys = {key: _carried_key(key, digests, entry.workloads) for key in {run.key for run in entry.measurements}}
     night = entry.night or night_chain.job_night(entry.study, entry.job)
     if night == entry.night and all(known == key for known, key in (*keys.items(), *digests.items())):
@@ -215,19 +215,6 @@ def carried(entry: Entry) -> Entry:
         workloads={digests[digest]: workload for digest, workload in entry.workloads.items()},
         measurements=tuple(structs.replace(run, key=keys[run.key]) for run in entry.measurements),
     )
-
-
-# Workloads by their recorded digests, with the digests that this version gives them. Most entries of a history have the
-# same few workloads.
-_DIGESTS: dict[str, tuple[Any, str]] = {}
-
-
-def _carried_digest(digest: str, workload: Any) -> str:
-    """Return the digest that this version gives to a workload. digest: digest that was recorded."""
-    known = _DIGESTS.get(digest)
-    if known is None or known[0] != workload:
-        known = _DIGESTS[digest] = (workload, settings_digest.carried(workload, digest))
-    return known[1]
 
 
 def located(entries: Sequence[Entry]) -> tuple[Entry, ...]:

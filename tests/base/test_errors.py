@@ -130,3 +130,16 @@ def test_ranks_without_an_mpi_library_say_so(run: Run, small: Path, tmp_path: Pa
     assert checked.code == 6
     assert "2 ranks did not run (failed): dlio-hpc: a rank on" in checked.out
     assert "the MPI library cannot be used" in checked.out
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "text"),
+    [
+        ("00002/a.raw", "/data/d", "/data/d/00002/a.raw: Input/output error"),
+        ("job.json", "/runs/job.json", "/runs/job.json: Input/output error"),
+        ("/other/file", "/data/d", "/other/file: Input/output error"),
+        ("file", "folder", "file: Input/output error"),
+    ],
+)
+def test_a_relative_name_is_completed_by_its_folder(name: str, path: str, text: str) -> None:
+    assert of_system(OSError(5, "Input/output error", name), path) == text

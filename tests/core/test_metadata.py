@@ -21,7 +21,7 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.base.units import Size
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.metadata_keys import MetadataKeys
-from dlio_hpc.core import clock, distributions, merge, metadata_operations
+from dlio_hpc.core import distributions, merge, metadata_operations
 from dlio_hpc.core.io_counters import PhaseRecord
 from dlio_hpc.core.loaders import metadata
 from dlio_hpc.core.merge import Host
@@ -29,7 +29,7 @@ from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.phases import PHASES, Phase
 from tests.support import planning, straced, studies
-from tests.support.ranks import Ranks
+from tests.support.ranks import Ranks, work_on_ranks
 
 
 def _without_bytes(overrides: tuple[str, ...]) -> tuple[str, ...]:
@@ -69,13 +69,7 @@ def _phases(run: Run, ranks: int, ranks_on_node: int, epochs: int = 1) -> list[l
             comm.abort()
 
     home = os.getcwd()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock, "assemble", lambda comm: comm.bcast(None))
-        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(Ranks(ranks).members)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    work_on_ranks(ranks, work)
     os.chdir(home)
     for record in records:
         if isinstance(record, Exception) and not isinstance(record, threading.BrokenBarrierError):

@@ -4,7 +4,6 @@ import itertools
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from dlio_hpc.base import worker_processes
 from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError
 from dlio_hpc.config import workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
-from dlio_hpc.core import clock, write_back
 from dlio_hpc.core import generate as generation
+from dlio_hpc.core import write_back
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.verify_dataset import verify
@@ -29,7 +28,7 @@ from dlio_hpc.dataset.written_files import Span
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
 from tests.dataset.test_datasets import _plan, interrupt_removal
-from tests.support.ranks import Ranks
+from tests.support.ranks import work_on_ranks
 
 _LEVELS = st.one_of(st.tuples(st.integers(1, 40)), st.tuples(st.integers(1, 7), st.integers(1, 9)))
 
@@ -49,14 +48,7 @@ def _generate(run: Run, ranks: int = 1, stop: Stop | None = None) -> list[Any]:
         except Exception as fault:  # noqa: BLE001
             results[rank] = fault
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock, "assemble", lambda comm: comm.bcast(None))
-        patch.setattr(clock, "barrier", lambda comm: comm.bcast(None))
-        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(Ranks(ranks).members)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    work_on_ranks(ranks, work)
     return results
 
 

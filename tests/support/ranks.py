@@ -1,7 +1,26 @@
 """Communicators of ranks that are threads of one process."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
+
+import pytest
+
+from dlio_hpc.core import clock
+
+
+def work_on_ranks(ranks: int, work: "Callable[[int, Rank], None]") -> None:
+    """Call `work` on all ranks, with the number of the rank and its communicator, and wait for its end. Ranks wait for
+    each other without MPI.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "assemble", lambda comm: comm.bcast(None))
+        patch.setattr(clock, "barrier", lambda comm: comm.bcast(None))
+        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(Ranks(ranks).members)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 class Ranks:

@@ -3,14 +3,13 @@
 import os
 from array import array
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.base.errors import InfrastructureError, of_system
 from dlio_hpc.config.metadata_keys import MetadataKeys, maker
-from dlio_hpc.core import clock, distributions, metadata_operations
+from dlio_hpc.core import clock, distributions, metadata_operations, output_folder
 from dlio_hpc.core.io_counters import PhaseRecord, Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.dataset.rank_shares import share
@@ -142,29 +141,12 @@ class MetadataLoader:
 
 
 def _enter(path: str, is_emptied: bool = False) -> None:
-    """Create the output folder if it does not exist, and make it the working directory. is_emptied: whether to remove
-    its content. Raise ConfigError if it is a link or belongs to another user.
-    """
+    """Make the output folder the working directory. is_emptied: whether to remove its content."""
     try:
-        safe_folders.make(os.path.dirname(path))
-        if is_emptied and os.path.lexists(path):
-            with _mine(path):
+        if is_emptied:
+            with output_folder.made(path):
                 safe_folders.discard(path)
-        if not os.path.lexists(path):
-            os.mkdir(path, 0o700)  # no other user can add files
-        with _mine(path) as folder:
+        with output_folder.made(path) as folder:
             os.fchdir(folder)
     except OSError as fault:
         raise InfrastructureError(f"cannot use {of_system(fault, path)}; choose another --data") from fault
-
-
-@contextmanager
-def _mine(path: str) -> Iterator[int]:
-    """Open a folder of this user. Raise ConfigError if it is a link or belongs to another user."""
-    with safe_folders.opened(path) as folder:
-        if not safe_folders.is_mine(folder):
-            raise ConfigError(
-                f"{path} belongs to user {safe_folders.owner(folder)}, so nothing is written to it; choose another "
-                "--data"
-            )
-        yield folder
