@@ -14,11 +14,11 @@ class CountedProgress:
     files, 16/s, about 12 s left". Work that takes less than a second is not reported.
 
     report: function that is called with each line. name: beginning of the line. unit: unit of the items. total: number
-    of items; 0: unknown.
+    of items; 0: unknown. before: number of items that were done before this work began.
     """
 
-    def __init__(self, report: Report, name: str, unit: str, total: int = 0) -> None:
-        self._report, self._name, self._unit = report, name, unit
+    def __init__(self, report: Report, name: str, unit: str, total: int = 0, before: int = 0) -> None:
+        self._report, self._name, self._unit, self._before = report, name, unit, before
         self._began = time.monotonic()
         self._due = self._began + _FIRST_S
         self.total = total
@@ -30,13 +30,13 @@ class CountedProgress:
             return
         self._due = now + _INTERVAL_S
         of_total = f" of {self.total:,}" if self.total else ""
-        left = (now - self._began) * (self.total - done) / done if self.total > done > 0 else 0.0
-        rate = done / (now - self._began)
+        rate = (done - self._before) / (now - self._began)
+        left = (self.total - done) / rate if self.total > done and rate else 0.0
         per_second = f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
         parts = [
             f"{self._name}: {done:,}{of_total} {self._unit}",
             rest,
-            per_second if done else "",
+            per_second if rate else "",
             f"about {duration(left)} left" if left else "",
         ]
         self._report(", ".join(filter(None, parts)))

@@ -1,6 +1,5 @@
 """Cache of compiled templates in the user's cache directory. Compiling takes a tenth of the time of a dry run."""
 
-import os
 from contextlib import suppress
 
 import jinja2
@@ -26,14 +25,5 @@ class TemplateCache(jinja2.FileSystemBytecodeCache):
 
 def of_user() -> TemplateCache | None:
     """Return the cache of the user, or None if the user has no directory that only they can write to."""
-    folder = user_folders.of_user("XDG_CACHE_HOME", ".cache")
-    if folder is None:
-        return None
-    try:
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError:
-        return None
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        return None
-    return TemplateCache(str(folder), f"{__version__}-%s.cache")
+    folder = user_folders.private_cache()
+    return None if folder is None else TemplateCache(str(folder), f"{__version__}-%s.cache")

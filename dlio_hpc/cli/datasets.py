@@ -79,16 +79,21 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
 @_DATA
 @_SITE
 @option("--quick", is_flag=True, help="Check names, number and sizes of files; do not read contents.")
+@option("--from-start", is_flag=True, help="Also check the files that an interrupted verification checked.")
 @JSON
-def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, as_json: bool) -> int:
+def verify(
+    names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, from_start: bool, as_json: bool
+) -> int:
     """Check that the files of each dataset (default: all datasets) have the contents that dlio-hpc generates. Exit code
     3: a dataset is incomplete or corrupted, or a job is generating it.
+
+    A verification that was interrupted is continued for a day. The output states how many files it checked.
     """
     where = None if names else _directory(data, site_name)
     folders = _named(names, data, site_name) if where is None else _all_folders(where)
     if not folders:
         raise ConfigError(f"no datasets in {where}, so nothing was verified")
-    checked, code = console.for_each(folders, lambda folder: _verified(folder, quick))
+    checked, code = console.for_each(folders, lambda folder: _verified(folder, quick, from_start))
     if as_json:
         console.print_json(DatasetsVerifyDocument(checked))
     else:
@@ -98,19 +103,24 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
                 console.show(f"{place}: {fault.fault}")
             if not entry.faults:
                 checked_part = "; only names and sizes checked" if quick else ""
+                if entry.began is not None:
+                    checked_part += (
+                        f"; {entry.earlier_files:,} of them by an interrupted verification that began at {entry.began}"
+                    )
                 amount = f"{counted(entry.files, 'file')}, {units.format_size(entry.bytes)}"
                 console.show(f"{entry.name}: intact ({amount}{checked_part})")
     return InvalidRun.exit_code if any(entry.faults for entry in checked) else code
 
 
-def _verified(folder: Path, quick: bool) -> VerifiedDataset:
+def _verified(folder: Path, quick: bool, from_start: bool) -> VerifiedDataset:
     """Verify a dataset in a separate process, and return the findings."""
     _require(folder)
     stored = _look(folder)
     if stored.state == "generating":
         fault = FileFault(folder.name, "a job is generating it; verify it when that job has ended")
         return VerifiedDataset(folder.name, str(folder), 0, 0, (fault,))
-    command = [sys.executable, "-m", "dlio_hpc.core.verify_dataset", str(folder), "--json", *["--quick"] * quick]
+    options = [*["--quick"] * quick, *["--from-start"] * from_start]
+    command = [sys.executable, "-m", "dlio_hpc.core.verify_dataset", str(folder), "--json", *options]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode == Unexpected.exit_code:
         raise Unexpected(f"{folder} could not be verified; see the messages above")

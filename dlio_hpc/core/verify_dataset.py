@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dlio_hpc.base import serialization, worker_processes
 from dlio_hpc.base.counted_progress import CountedProgress
@@ -19,6 +19,7 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats.format_table import FORMATS
+from dlio_hpc.core.verification_record import VerificationRecord
 from dlio_hpc.dataset import dataset_folder, dataset_tree
 from dlio_hpc.files import safe_folders
 
@@ -38,22 +39,28 @@ class DatasetFault(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """Result of a verification. files: number of files checked. bytes: total size of these files on the file system."""
+    """Result of a verification. files: number of files checked. bytes: total size of these files on the file system.
+    earlier_files: number of these files that an interrupted verification checked. began: time (UTC) at which the first
+    file was checked, if an interrupted verification was continued; otherwise None.
+    """
 
     files: int
     bytes: int
     faults: tuple[DatasetFault, ...]
+    earlier_files: int = 0
+    began: str | None = None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dlio_hpc.core.verify_dataset", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="dataset folder, with dlio-dataset.json in it")
     parser.add_argument("--quick", action="store_true", help="check only names, number and sizes of files")
+    parser.add_argument("--from-start", action="store_true", help="also check files that an interrupted run checked")
     parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON document to stdout")
     options = parser.parse_args()
     try:
         with exit_on_error():
-            _print(options.folder, verify(options.folder, options.quick), options.as_json)
+            _print(options.folder, verify(options.folder, options.quick, options.from_start), options.as_json)
     except KeyboardInterrupt:
         sys.exit(Incomplete.exit_code)
 
@@ -73,9 +80,10 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
     print(f"{folder}: intact")
 
 
-def verify(folder: Path, quick: bool) -> Findings:
+def verify(folder: Path, quick: bool, from_start: bool = False) -> Findings:
     """Check the dataset in `folder` and return its faults. quick: check only the names, the number and the sizes of
-    files. Raise ConfigError if `folder` is not a dataset folder. Progress is printed on stderr.
+    files. Files that an interrupted verification checked during the last day are not checked again. from_start: check
+    these files, too. Raise ConfigError if `folder` is not a dataset folder. Progress is printed on stderr.
     """
     known = dataset_folder.begun(folder)
     if known is None or not known.complete:
@@ -86,22 +94,40 @@ def verify(folder: Path, quick: bool) -> Findings:
         return Findings(0, 0, (DatasetFault(folder.name, fault),))
     with safe_folders.opened(folder) as root:
         foreign = sorted(dataset_tree.strangers(root, known.dataset))
-    faults = [DatasetFault(name, "does not belong to the dataset") for name in foreign]
-    sides, files = len(dataset_folder.sides(known.dataset)), dataset_folder.file_count(known.dataset)
-    progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files", sides + files)
-    size = number = 0
-    size_of_file = known.dataset.bytes_of(known.dataset.samples_per_file)
+    checked = _contents(folder, known.dataset, quick, from_start)
+    foreign_faults = tuple(DatasetFault(name, "does not belong to the dataset") for name in foreign)
+    return structs.replace(checked, faults=(*foreign_faults, *checked.faults))
+
+
+def _contents(folder: Path, layout: Dataset, quick: bool, from_start: bool) -> Findings:
+    """Check all files of a dataset, except those that an interrupted verification checked."""
+    say = partial(print, file=sys.stderr, flush=True)
+    sides, files = len(dataset_folder.sides(layout)), dataset_folder.file_count(layout)
+    record = VerificationRecord(folder, quick)
+    part_before = None if from_start else record.load(sides + files)
+    number, size = (part_before.files, part_before.bytes) if part_before else (0, 0)
+    if part_before:
+        say(
+            f"{folder.name}: an interrupted verification that began at {part_before.since} checked "
+            f"{counted(number, 'file')}; only the others are checked now; --from-start checks all files"
+        )
+    faults: list[DatasetFault] = []
+    size_of_file = layout.bytes_of(layout.samples_per_file)
     step = max(1, min(_PART, _PART_BYTES // max(1, size_of_file)))
-    parts = (range(first, min(first + step, files)) for first in range(-sides, files, step))
-    check = partial(_part, folder, known.dataset, quick)
-    for part in worker_processes.mapped(check, parts, worker_processes.count(files)):
+    parts = (range(begin, min(begin + step, files)) for begin in range(number - sides, files, step))
+    progress = CountedProgress(say, folder.name, "files", sides + files, number)
+    for part in worker_processes.mapped(partial(_part, folder, layout, quick), parts, worker_processes.count(files)):
         size, number = size + part.bytes, number + part.files
         faults += part.faults
         if len(faults) >= _MOST_FAULTS:
             faults.append(DatasetFault(folder.name, f"has {_MOST_FAULTS} faults or more: the rest was not checked"))
             break
+        if not faults:
+            record.save(number, size)
         progress(number, f"{size / 1e6:,.0f} MB")
-    return Findings(number, size, tuple(faults))
+    record.clear()
+    earlier = (part_before.files, part_before.since) if part_before else (0, None)
+    return Findings(number, size, tuple(faults), *earlier)
 
 
 def _part(folder: Path, layout: Dataset, quick: bool, numbers: range) -> Findings:

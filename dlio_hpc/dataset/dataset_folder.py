@@ -172,15 +172,25 @@ def names_of(dataset: Dataset | None) -> Callable[[str, str], bool]:
     return is_named
 
 
-def names_in(dataset: Dataset, subfolder: str) -> frozenset[str]:
-    """Return the names of the sample files in a subfolder of the lowest level. subfolder: its path relative to the
-    dataset's folder.
+def foreign_in(dataset: Dataset, subfolder: str, names: Sequence[str]) -> frozenset[str]:
+    """Return the names that are not names of sample files of a subfolder of the lowest level. subfolder: its path
+    relative to the dataset's folder. names: names in this subfolder.
     """
     place = 0
     for count, name in zip(dataset.subfolders or (), subfolder.split("/"), strict=True):
         place = place * count + int(name)
     first, after = (-(-edge * dataset.files // dataset.leaves) for edge in (place, place + 1))
-    return frozenset(f"{number:08}.{dataset.format}" for number in range(first, after))
+    if not names or _are_between(names, f"{first:08}.{dataset.format}", f"{after - 1:08}.{dataset.format}"):
+        return frozenset()
+    return frozenset(names).difference(f"{number:08}.{dataset.format}" for number in range(first, after))
+
+
+def _are_between(names: Sequence[str], lowest: str, highest: str) -> bool:
+    """Return whether all names are names of sample files with numbers of eight digits from `lowest` to `highest`. This
+    takes a third of the time of comparing them with all these names.
+    """
+    is_regular = re.compile(rf"[0-9]{{8}}{re.escape(lowest[8:])}").fullmatch
+    return all(map(is_regular, (lowest, highest, *names))) and lowest <= min(names) and max(names) <= highest
 
 
 def is_note(name: str) -> bool:

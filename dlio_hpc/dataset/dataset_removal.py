@@ -138,17 +138,19 @@ def _look_at(root: int, dataset: Dataset | None, batch: NameBatch) -> Look:
     """Look at some files. A file of another user is foreign, unless the folder of the dataset is shared with a
     group.
     """
-    whole, is_named = os.fstat(root), batch.is_named(dataset)
+    whole = os.fstat(root)
     is_shared = whole.st_mode & stat.S_IWGRP != 0
     files = size = 0
     foreign = []
     with dataset_tree.opened(root, batch.path) as folder:
-        for name in batch.listed(folder):
+        names = batch.listed(folder)
+        misnamed = batch.foreign(dataset, names)
+        for name in names:
             try:
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            if not is_named(name) or not stat.S_ISREG(status.st_mode):
+            if name in misnamed or not stat.S_ISREG(status.st_mode):
                 foreign.append(os.path.join(batch.path, name))
             elif status.st_uid != whole.st_uid and not is_shared:
                 path = os.path.join(batch.path, name)
@@ -215,8 +217,10 @@ def _remove_batch(root: int, dataset: Dataset | None, batch: NameBatch) -> int:
     """Remove some sample files and auxiliary files. Return their number."""
     removed = 0
     with dataset_tree.opened(root, batch.path) as folder:
-        for name in filter(batch.is_named(dataset), batch.listed(folder)):
-            if batch.path or not dataset_folder.is_note(name):
+        names = batch.listed(folder)
+        misnamed = batch.foreign(dataset, names)
+        for name in names:
+            if name not in misnamed and (batch.path or not dataset_folder.is_note(name)):
                 removed += _unlinked(name, folder)
     return removed
 

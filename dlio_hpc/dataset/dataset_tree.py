@@ -1,9 +1,8 @@
 """The folder of a dataset and its subfolders, opened one after another without following links."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
 from dlio_hpc.config.dataset_keys import Dataset
@@ -89,13 +88,12 @@ class NameBatch(NamedTuple):
     path: str
     names: list[str] | None
 
-    def is_named(self, dataset: Dataset | None) -> Callable[[str], bool]:
-        """Return a function that checks whether the generator of the dataset writes a file with a given name to this
-        folder.
-        """
+    def foreign(self, dataset: Dataset | None, names: list[str]) -> frozenset[str]:
+        """Return the names, among some names of this folder, that the generator of the dataset does not write."""
         if self.names is None and dataset is not None:
-            return dataset_folder.names_in(dataset, self.path).__contains__
-        return partial(dataset_folder.names_of(dataset), self.path)
+            return dataset_folder.foreign_in(dataset, self.path, names)
+        is_named = dataset_folder.names_of(dataset)
+        return frozenset(name for name in names if not is_named(self.path, name))
 
     def listed(self, folder: int) -> list[str]:
         """Return the names. folder: descriptor of the open folder."""

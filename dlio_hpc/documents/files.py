@@ -121,6 +121,10 @@ class VerifiedDataset(Struct, frozen=True):
     """Bytes of these files on the file system."""
     faults: tuple[FileFault, ...]
     """Faults; empty: the dataset is intact."""
+    earlier_files: int = 0
+    """Number of these files that an interrupted verification checked, at most a day before."""
+    began: str | None = None
+    """Time (UTC) at which that verification began; `null`: all files were checked now."""
 
 
 class DatasetsVerifyDocument(Versioned, frozen=True):

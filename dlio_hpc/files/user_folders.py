@@ -11,3 +11,18 @@ def of_user(variable: str, below_home: str) -> Path | None:
     """
     folder = os.environ.get(variable) or os.path.expanduser(f"~/{below_home}")
     return Path(folder, "dlio-hpc") if os.path.isabs(folder) else None
+
+
+def private_cache() -> Path | None:
+    """Return the user's cache folder, which is created if it does not exist. Return None if the user has no folder that
+    only they can write to.
+    """
+    folder = of_user("XDG_CACHE_HOME", ".cache")
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError:
+        return None
+    return folder if status.st_uid == os.getuid() and not status.st_mode & 0o022 else None

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.written_files import Span
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
+from tests.conftest import Run as Command
 from tests.dataset.test_datasets import _plan, interrupt_removal
 from tests.support.ranks import work_on_ranks
 
@@ -438,3 +440,116 @@ def test_files_are_taken_out_of_spans(lost: list[int], ends: list[tuple[int, int
     rest = written_files.without(spans, sorted(lost))
     kept = {number for span in spans for number in range(*span)} - set(lost)
     assert [number for span in rest for number in range(*span)] == sorted(kept)
+
+
+@pytest.fixture
+def half_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Generate a dataset of 30 files and an auxiliary file, and kill its verification after 13 of the sample files."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = _plan(
+        tmp_path, "dataset.format=raw", "dataset.files=30", "dataset.samples_per_file=1", "dataset.sample={bytes: 8}",
+        "dataset.subfolders=3", "dataset.auxiliary_files=[{name: side, bytes: 10}]",
+    )  # fmt: skip
+    _generate(run)
+    assert _verified(Path(run.dataset), "verification_record._INTERVAL_S = 0", kill_at=13).returncode == -signal.SIGKILL
+    return Path(run.dataset)
+
+
+def _verified(folder: Path, change: str = "", kill_at: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Verify a dataset, one file at a time, in a process that prints the number of each file that it checks. kill_at:
+    number of the sample file at which the process kills itself.
+    """
+    program = f"""
+import os, sys
+from pathlib import Path
+from dlio_hpc.core import verification_record, verify_dataset
+{change}
+verify_dataset._PART = 1
+check = verify_dataset._check
+def killed(layout, number, quick):
+    print(number, end=" ", flush=True)
+    if number == {kill_at}:
+        os.kill(os.getpid(), 9)
+    return check(layout, number, quick)
+verify_dataset._check = killed
+result = verify_dataset.verify(Path(sys.argv[1]), *map(bool, map(int, sys.argv[2:])))
+print()
+print(result.files, result.bytes, result.earlier_files, result.began is not None, *result.faults)
+"""
+    options = [str(int(change.startswith("#quick"))), str(int(change.startswith("#start")))]
+    command = [sys.executable, "-c", program, str(folder), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_killed_verification_is_continued(half_verified: Path) -> None:
+    _damage(half_verified, 20)
+    done = _verified(half_verified)
+    numbers, result = done.stdout.splitlines()
+    assert list(map(int, numbers.split())) == list(range(13, 30))
+    assert result.startswith("31 250 14 True DatasetFault(file='00002/00000020.raw', fault='byte 0 differs")
+    assert "an interrupted verification that began at 20" in done.stderr
+    assert "checked 14 files; only the others are checked now; --from-start checks all files" in done.stderr
+    again = _verified(half_verified).stdout.splitlines()[0]
+    assert len(again.split()) == 31, "the verification is complete, so that the next one checks all files"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("#quick", "only names were checked before, or now"),
+        ("#start", "the user asks for all files"),
+        ("verification_record._KEPT_S = 0", "the record is old"),
+        ("os.utime(Path(sys.argv[1]) / 'dlio-dataset.json', (1, 1))", "the dataset was generated again"),
+        ("os.truncate(next(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc').glob('verified-*')), 20)", "it is damaged"),
+        ("os.chmod(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc'), 0o777)", "others can write a record"),
+    ],
+)
+def test_a_verification_is_not_continued_if(half_verified: Path, change: str, why: str) -> None:
+    _damage(half_verified, 3)
+    numbers, result = _verified(half_verified, change).stdout.splitlines()
+    assert len(numbers.split()) == 31, why
+    assert result.startswith("31 250 0 False")
+    assert ("DatasetFault" in result) == (change != "#quick")
+
+
+def test_a_record_before_a_fault_is_not_extended(half_verified: Path) -> None:
+    _damage(half_verified, 15)
+    assert _verified(half_verified, "verification_record._INTERVAL_S = 0", kill_at=25).returncode == -signal.SIGKILL
+    numbers, result = _verified(half_verified).stdout.splitlines()
+    assert list(map(int, numbers.split())) == list(range(15, 30)), "the faulty file is checked again"
+    assert "00000015.raw" in result
+
+
+def test_the_command_says_what_an_interrupted_verification_checked(half_verified: Path, run: Command) -> None:
+    document = run("dlio-hpc", "datasets", "verify", half_verified, "--json").json
+    (entry,) = document["datasets"]
+    assert (entry["files"], entry["earlier_files"]) == (31, 14)
+    assert entry["began"] is not None
+    assert run("dlio-hpc", "datasets", "verify", half_verified, "--json").json["datasets"][0]["began"] is None
+
+
+def _damage(folder: Path, number: int) -> None:
+    """Change a byte of a sample file."""
+    with open(next(folder.glob(f"*/{number:08}.raw")), "r+b") as file:
+        byte = file.read(1)[0]
+        file.seek(0)
+        file.write(bytes([byte ^ 1]))
+
+
+_ODD_NAMES = [
+    "00000000.raw", "0000000.raw", "00000001.npz", "1.raw", "a", "00000001.raw\n", "00000001.raw\n00000002.raw",
+    "\u0660" * 8 + ".raw", "00000299.raw", "000000001.raw",
+]  # fmt: skip
+
+
+@given(
+    files=st.integers(1, 300), leaves=st.integers(1, 9), data=st.data(),
+    more=st.lists(st.sampled_from(_ODD_NAMES), max_size=3),
+)  # fmt: skip
+def test_foreign_names_of_a_subfolder(files: int, leaves: int, data: st.DataObject, more: list[str]) -> None:
+    dataset = _dataset(max(files, leaves), leaves)
+    place = data.draw(st.integers(0, leaves - 1))
+    own = [n for n in range(dataset.files) if n * leaves // dataset.files == place]
+    names = [*data.draw(st.lists(st.sampled_from([f"{n:08}.raw" for n in own]), max_size=5)), *more]
+    expected = {name for name in names if name not in {f"{n:08}.raw" for n in own}}
+    assert dataset_folder.foreign_in(dataset, f"{place:05}", names) == expected
