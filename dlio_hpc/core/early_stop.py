@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 _CHECK_S = 1.0
+# Bits of a rank's vote: the stop file exists; the rank left its step incomplete.
+_NEAR, _CUT = 1, 2
 
 
 class Stop:
@@ -27,13 +29,29 @@ class Stop:
         self._comm = comm
         self._path = directory / rundir.STOP
         self._next = 0.0 if comm.rank == 0 else float("inf")
+        self._next_cut = 0.0
         self._vote, self._verdict = bytearray(1), bytearray(1)
         self._reduction = ([self._vote, MPI.BYTE], [self._verdict, MPI.BYTE], MPI.BOR)
 
     def _look(self) -> None:
         if clock.now() >= self._next:
-            self._vote[0] = self._path.exists()
+            self._vote[0] |= _NEAR * self._path.exists()
             self._next = clock.now() + _CHECK_S
+
+    def cuts(self) -> bool:
+        """Look for the stop file during a long step, on this rank, at most once a second. Return whether it exists. If
+        it does, the rank must leave its step incomplete. After the next barrier, is_cut() is then True on every rank.
+        """
+        if clock.now() >= self._next_cut:
+            self._vote[0] |= (_NEAR | _CUT) * self._path.exists()
+            self._next_cut = clock.now() + _CHECK_S
+        return bool(self._vote[0] & _CUT)
+
+    def is_cut(self) -> bool:
+        """Return whether a rank left the step before the last barrier incomplete. The result is the same on every
+        rank.
+        """
+        return bool((self._vote if self._comm.size == 1 else self._verdict)[0] & _CUT)
 
     def barrier(self) -> bool:
         """Wait for all ranks. Return on every rank whether all ranks must stop. If each rank has a core, there is no

@@ -110,7 +110,10 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if comm.rank:
         return
     result = _result(job, trained, generated, run_file_systems.fields(run, plan.ranks, mounts))
-    _write(directory, folder, result, trained.timeline_fault if trained else None)
+    try:
+        _write(directory, folder, result, trained.timeline_fault if trained else None)
+    finally:  # the removal may take longer than the job has left; after a failure, the rank that reports it removes
+        safe_folders.discard(run.outputs)
     safe_folders.discard(folder / rundir.LIVE)
     _end(directory, result)
 
@@ -409,7 +412,7 @@ def _cut_short(run: Run, summary: Summary) -> str | None:
     evaluated = summary.evaluation.samples if summary.evaluation else 0
     restored = summary.restored.count if summary.restored else 0
     parts = (
-        (summary.steps, summary.steps_planned, "steps"),
+        (summary.steps, summary.steps_planned, "phases" if run.workload.metadata else "steps"),
         (evaluated, evaluation.samples if evaluation else 0, "samples of the evaluation passes"),
         (restored, checkpoint.reads if checkpoint else 0, "checkpoints read"),
     )

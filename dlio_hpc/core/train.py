@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import cache_accounting, clock, node_activity, own_cost
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
@@ -47,7 +48,6 @@ from dlio_hpc.core.restore import restore
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.rank_shares import positions
 from dlio_hpc.dataset.sample_order import Order
-from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.live_state import Phase
 
@@ -109,7 +109,7 @@ def train(
     workload = run.workload
     check_cores(workload, ranks_on_node)
     first, last = positions(workload, comm.size, comm.rank, ranks_on_node)
-    loader = open_loader(comm, run, ranks_on_node)
+    loader = open_loader(comm, run, ranks_on_node, stop=stop)
     apart = ExcludedIO()
     loop = _Loop(
         comm,
@@ -163,8 +163,6 @@ def train(
         for opened in (loop.auxiliary_files, loop.checkpoints, loader, evaluation):
             if opened is not None:
                 opened.close()
-    if comm.rank == 0:  # after a failure, the rank that reports it removes them
-        safe_folders.discard(run.outputs)
     return loop.record.recording(loop.auxiliary_files.counts(), workload)
 
 
@@ -215,6 +213,9 @@ class _Loop(NamedTuple):
             row[COMPUTED] = now()
             stopped = self.stop.barrier()
             row[SYNCED] = now()
+            if stopped and self.stop.is_cut():
+                self.require_a_phase()
+                return True
             self.record.step(epoch, row, batch)
             self.verify(epoch, row[SYNCED], batch)
             if stopped and (epoch, number + 1) != (self.workload.train.epochs - 1, len(rows)):
@@ -223,6 +224,11 @@ class _Loop(NamedTuple):
                 self.save(epoch, number)
         next(batches, None)  # ends the iteration, which closes the epoch's files
         return False
+
+    def require_a_phase(self) -> None:
+        """Raise Incomplete on rank 0 if no phase is complete. The exception ends all ranks."""
+        if not self.record.done and self.comm.rank == 0:
+            raise Incomplete("the time limit is near, and no phase is complete; give the job more time, or fewer files")
 
     def evaluate(self, epoch: int, passes: EvaluationPasses) -> bool:
         """Run an evaluation pass if one follows this epoch. Return whether time ran out before the last step of the
@@ -311,7 +317,7 @@ class Recorder:
         self._kept: deque[_Kept] = deque(maxlen=2)
         reader = run.workload.reader
         self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
-        self._progress = progress
+        self._progress, self._unit = progress, "phases" if run.workload.metadata else "steps"
 
     def step(self, epoch: int, row: memoryview, batch: Batch) -> None:
         row[SAMPLES], row[BYTES] = len(batch.rows), batch.tally.bytes_read
@@ -324,7 +330,7 @@ class Recorder:
             asked = self._rows()[-max(self._ahead, 1) :]
             self._reads.fold(self._rows(), float(asked[0, STARTED]))
         if self._progress.is_due(self.done, self._planned):
-            self._progress.show(self.done, self._planned, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
+            self._progress.show(self.done, self._planned, self._unit, f"epoch {epoch + 1} of {len(self.steps)}")
 
     def after_step(self, epoch: int, bookkeeping_s: float, verify_s: float, compared: int) -> None:
         """Record the seconds that the loop spent after a step, and the number of samples that were compared."""

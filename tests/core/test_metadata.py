@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,16 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.base.units import Size
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.metadata_keys import MetadataKeys
-from dlio_hpc.core import distributions, merge, metadata_operations
+from dlio_hpc.core import clock, distributions, early_stop, merge, metadata_operations
 from dlio_hpc.core.io_counters import PhaseRecord
 from dlio_hpc.core.loaders import metadata
 from dlio_hpc.core.merge import Host
+from dlio_hpc.files import rundir
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.phases import PHASES, Phase
+from tests.conftest import Run as Command
+from tests.conftest import ahead
 from tests.support import planning, straced, studies
 from tests.support.ranks import Ranks, work_on_ranks
 
@@ -51,7 +55,9 @@ def _run(tmp_path: Path, *overrides: str, nodes: int = 1, ranks_per_node: int = 
     return planning.make(made, site.load("slurm" if nodes > 1 else "local"), request).runs[-1]
 
 
-def _phases(run: Run, ranks: int, ranks_on_node: int, epochs: int = 1) -> list[list[PhaseRecord]]:
+def _phases(
+    run: Run, ranks: int, ranks_on_node: int, epochs: int = 1, stop: early_stop.Stop | None = None
+) -> list[list[PhaseRecord]]:
     """Make the phases of some epochs by ranks that are threads, and return what each rank recorded."""
     records: list[Any] = [[] for _ in range(ranks)]
     keys = run.workload.metadata
@@ -59,7 +65,7 @@ def _phases(run: Run, ranks: int, ranks_on_node: int, epochs: int = 1) -> list[l
 
     def work(rank: int, comm: Any) -> None:
         try:
-            loader = metadata.MetadataLoader(comm, run, keys, ranks_on_node)
+            loader = metadata.MetadataLoader(comm, run, keys, ranks_on_node, stop)
             for _ in range(epochs):
                 for batch in loader.epoch(None, 0, 0, 0):  # type: ignore[arg-type]
                     records[rank].append(batch.tally.phase)
@@ -269,6 +275,73 @@ def test_a_time_limit_ends_a_phase_and_later_phases_know_what_there_is(
     assert create == 2
     assert rename == create
     assert stat <= create >= unlink > 0
+
+
+class _Voting:
+    """Communicator of rank 1 of 2. vote: vote of rank 0."""
+
+    rank, size, vote = 1, 2, 0
+
+    def Iallreduce(self, sent: list[Any], received: list[Any], _: object) -> Any:  # noqa: N802
+        received[0][0] = sent[0][0] | self.vote
+        return SimpleNamespace(Test=lambda: True)
+
+
+def test_a_step_is_cut_on_all_ranks_if_one_rank_cut_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comm, seconds = _Voting(), [5.0]
+    monkeypatch.setattr(clock, "now", lambda: seconds[0])
+    stop = early_stop.Stop(comm, tmp_path)  # type: ignore[arg-type]
+    assert not stop.cuts()
+    assert (stop.barrier(), stop.is_cut()) == (False, False)
+    (tmp_path / rundir.STOP).touch()
+    assert not stop.cuts(), "the file is looked for once a second"
+    comm.vote = 1
+    assert (stop.barrier(), stop.is_cut()) == (True, False), "rank 0 saw the file after its step"
+    comm.vote = 3
+    assert (stop.barrier(), stop.is_cut()) == (True, True)
+    comm.vote = 0
+    seconds[0] += 1
+    assert stop.cuts()
+    assert (stop.barrier(), stop.is_cut()) == (True, True)
+
+
+def test_a_phase_ends_when_the_time_limit_of_the_job_is_near(tmp_path: Path) -> None:
+    run = _run(tmp_path, "metadata.phases=[create, stat]", "metadata.depth=0", "metadata.files=600")
+    (tmp_path / rundir.STOP).touch()
+    (record,) = _phases(run, 1, 1, stop=early_stop.Stop(SimpleNamespace(rank=0, size=1), tmp_path))  # type: ignore[arg-type]
+    assert [phase.operations for phase in record] == [metadata._CHUNK, metadata._CHUNK]
+
+
+@pytest.mark.job
+@pytest.mark.parametrize(
+    ("phases", "slow", "left"),
+    [("create,rename", "rename", "1 of 6 phases"), ("mkdir,rmdir", "mkdir", "no phase is complete")],
+)
+def test_a_metadata_job_keeps_the_phases_before_its_time_limit(
+    run: Command, tmp_path: Path, phases: str, slow: str, left: str
+) -> None:
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text(
+        f"""import os, time
+quick = os.{slow}
+def slow(path, *more, **options):
+    time.sleep(0.001 * str(path).startswith("0/"))
+    quick(path, *more, **options)
+os.{slow} = slow
+""",
+        encoding="utf-8",
+    )
+    done = run(
+        "dlio-submit", "metadata_own", "-s", "local", "--ppn", 2, "-S", "metadata.files=20000", "-S",
+        f"metadata.phases=[{phases}]", "-t", "8s", "--wait", "--json", **ahead(tmp_path / "slow"),
+    )  # fmt: skip
+    assert done.code == 7
+    assert done.job["state"] == "timeout"
+    report = run("dlio-hpc", "report", done.job["directory"]).out
+    assert left in " ".join(report.split())
+    assert report.startswith("Not measured")
+    assert run("dlio-hpc", "clean").code == 0, "the job may have ended before it had removed all files"
+    assert not list(tmp_path.rglob("outputs-*"))
 
 
 def _record(began: float, ended: float, latencies: list[float]) -> PhaseRecord:

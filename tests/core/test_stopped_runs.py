@@ -217,7 +217,10 @@ def test_a_suspension_that_was_seen_is_kept_with_its_time(tmp_path: Path) -> Non
     assert job_record.with_state(record, "running", "SUSPENDED", suspended=True) is record
     during = job_record.with_state(record, "running", "RUNNING")
     assert [one.suspended for one in during.states] == [False, False, True, False]
-    assert isinstance(job_outcome.fault(outcome._replace(job=during)), Incomplete)
+    result = outcome.runs[-1].result
+    assert result is not None
+    meanwhile = tuple(replace(one, time=result.ended) for one in during.states)
+    assert isinstance(job_outcome.fault(outcome._replace(job=replace(during, states=meanwhile))), Incomplete)
     long_ago = [replace(one, time="2020-01-01T00:00:00Z") for one in during.states]
     assert job_outcome.fault(outcome._replace(job=replace(during, states=tuple(long_ago), batch_id="1"))) is None
 

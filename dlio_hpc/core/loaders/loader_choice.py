@@ -9,6 +9,7 @@ from dlio_hpc.config.reader_keys import LoaderName
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core import darshan_workers
 from dlio_hpc.core.darshan_workers import WorkerLogs
+from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import Loader
@@ -63,13 +64,15 @@ LOADERS: dict[LoaderName, Callable[[Inputs], Loader]] = {
 }
 
 
-def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = False) -> Loader:
+def open_loader(
+    comm: "Intracomm", run: Run, ranks_on_node: int, whole: bool = False, stop: Stop | None = None
+) -> Loader:
     """Return the loader that the run's workload selects. whole: whether the rows of a batch must hold whole samples,
-    even if their contents are not compared.
+    even if their contents are not compared. stop: check for the time limit during long steps.
     """
     workload = run.workload
     if workload.metadata is not None:
-        return MetadataLoader(comm, run, workload.metadata, ranks_on_node)
+        return MetadataLoader(comm, run, workload.metadata, ranks_on_node, stop)
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
     paths = dataset_folder.paths(run.stored)

@@ -10,6 +10,7 @@ import numpy as np
 from dlio_hpc.base.errors import InfrastructureError, of_system
 from dlio_hpc.config.metadata_keys import MetadataKeys, maker
 from dlio_hpc.core import clock, distributions, metadata_operations, output_folder
+from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.io_counters import PhaseRecord, Tally
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.dataset.rank_shares import share
@@ -29,11 +30,13 @@ _CHUNK = 256
 class MetadataLoader:
     """Loader of a metadata workload. The operations are made in the output folder of the run, which becomes the working
     directory of the rank until close(): paths are then short, and no other user can replace a folder on the way.
-    ranks_on_node: number of ranks on a node.
+    ranks_on_node: number of ranks on a node. stop: if the time limit of the job is near, the phase is left incomplete.
     """
 
-    def __init__(self, comm: "Intracomm", run: Run, keys: MetadataKeys, ranks_on_node: int) -> None:
-        self._comm, self._keys, self._ranks_on_node = comm, keys, ranks_on_node
+    def __init__(
+        self, comm: "Intracomm", run: Run, keys: MetadataKeys, ranks_on_node: int, stop: Stop | None = None
+    ) -> None:
+        self._comm, self._keys, self._ranks_on_node, self._stop = comm, keys, ranks_on_node, stop
         self._root, self._epoch = run.outputs, 0
         self._home = os.getcwd()
         self._made: dict[Phase, list[int]] = {}
@@ -78,7 +81,7 @@ class MetadataLoader:
         clock.assemble(self._comm)
 
     def _phase(self, place: int, phase: Phase) -> PhaseRecord:
-        """Make the operations of a phase, until the time limit."""
+        """Make the operations of a phase, until the time limit of the phase or of the job."""
         owner = self._owner(phase)
         operations, took, limit = metadata_operations.of(phase, self._keys), array("d"), self._keys.time_limit
         began = clock.now()
@@ -86,6 +89,8 @@ class MetadataLoader:
             for paths in self._paths(place, phase, owner):
                 operations(paths, took)
                 if limit is not None and phase != "rename" and clock.now() - began >= limit:
+                    break
+                if self._stop is not None and self._stop.cuts():
                     break
         except OSError as fault:
             raise self._fault(phase, fault) from fault
