@@ -103,6 +103,17 @@ OVERRIDES = (
     Mistake("negative", DEMO + "-S dataset.files=-8", (f"dataset.files: found -8; {WHOLE}",)),
     Mistake("fraction", DEMO + "-S reader.batch_size=2.5", (f"reader.batch_size: found 2.5; {WHOLE}",)),
     Mistake("null", DEMO + "-S reader.batch_size=null", (f"reader.batch_size: found null (empty); {WHOLE}",)),
+    *(
+        Mistake(f"whole number as {value}", DEMO + f"-S dataset.files={value}", (f"{WHOLE}; write {number}",))
+        for value, number in {"100_000": 100000, "100,000": 100000, "8.0": 8, "100k": 100000, "010": 10}.items()
+    ),
+    Mistake(
+        "whole number with an exponent",
+        DEMO + "-S dataset.files=1e1 -P reader.batch_size=1e0,2e0",
+        ("2 points",),
+        code=0,
+    ),
+    Mistake("fraction with an exponent", DEMO + "-S dataset.files=1e-1", (f"found 0.1; {WHOLE}",)),
     Mistake("too large", DEMO + "-S train.epochs=99999999999999999", (f"{WHOLE} and at most 2^53",)),
     Mistake(
         "over the limit",
@@ -1263,6 +1274,15 @@ HABITS = (
     }.items()),
     Mistake("file for a schema", "dlio-hpc schema w.yaml", ("dlio-hpc check FILE",), _w(W)),
     Mistake("document for a schema", "dlio-hpc schema report", ("for the document of a command: --json-of COMMAND",)),
+    *(Mistake(f"part of a file for a schema: {name}", f"dlio-hpc schema {name}", says) for name, says in {
+        "metadata": ("metadata is a section of a workload with the keys files,", "dlio-hpc schema workload --text"),
+        "reader": ("reader is a section of a workload", "below the line 'reader'"),
+        "layout": ("layout is a section of a site profile", "dlio-hpc schema site --text"),
+        "parts": ("parts is a section of a study", "below the line 'parts.NAME'"),
+        "batch_size": ("reader.batch_size is a key of a workload", "grep -A3 reader.batch_size explains it"),
+        "min_au": ("criteria.NAME.min_au is a key of a criteria file", "criteria --text | grep -A3 min_au"),
+        "checkpoints": ("did you mean 'checkpoint'?",),
+    }.items()),
     Mistake("two schemas", "dlio-hpc schema workload --json-of report",
             ("workload and --json-of report exclude each other",)),
     Mistake("option of record misspelt", "dlio-hpc record -o r --anonymus -- python p.py",
@@ -1352,6 +1372,14 @@ SYSTEM = (
     Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; these occur twice: a",),
             _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4, "
                "columns: [{name: a, dtype: int8}, {name: a, dtype: int8}]}\n")),
+    Mistake("limit without the level of names", "dlio-hpc accept done --criteria c.yaml",
+            ("c.yaml, line 3: criteria.min_au: the level of names is missing; write criteria: {NAME: {min_au: 90%}}",),
+            {"c.yaml": "name: c\ncriteria:\n  min_au: 90%\n"}),
+    Mistake("limit at the top of criteria", "dlio-hpc accept done --criteria c.yaml",
+            ("unknown key 'min_au'; did you mean 'criteria.NAME.min_au'?",), {"c.yaml": "name: c\nmin_au: 90%\n"}),
+    Mistake("sweep without the level of names", "dlio-submit --study s.yaml -s local --dry-run",
+            ("parts.sweep: the level of names is missing; write parts: {NAME: {sweep: {reader.read_threads: [1, 2]}}}",),
+            {"s.yaml": STUDY.replace("  a:\n    sweep", "  sweep")}),
     Mistake("range in a study", "dlio-submit --study s.yaml -s local --dry-run",
             ("s.yaml, line 5: parts.a.sweep.reader.read_threads: the range 1..4*1 never ends",),
             {"s.yaml": STUDY.replace("[1, 2]", "1..4*1")}),
