@@ -1433,6 +1433,13 @@ SYSTEM = (
     Mistake("layout of directories where there is no Lustre", DEMO + "-d . -S site.layout.directories.count=4",
             ("which is not Lustre: site.layout will not be set",), code=0),
     Mistake("nodes as qsub has them", DEMO + "-l select=2", ("No such option '-l'", "--nodes")),
+    Mistake("interpreter that is not here, for a local job", "dlio-hpc check demo -s local -d . --no-launch "
+            "-S site.python=/opt/none/python3",
+            ("fault  python        /opt/none/python3, which the site profile names (python), is not a program on ",
+             "correct python in the profile"), code=6),
+    Mistake("interpreter that is not here", "dlio-hpc check demo -s site.yaml -d . --no-launch",
+            ("note   python        /opt/none/python3, which the site profile names (python), is not a program on ",
+             "ranks start only where it exists"), _site("python: /opt/none/python3\n"), 6),
     Mistake("folder that check would create", "dlio-hpc check demo -s local -d nowhere --no-launch",
             ("note   folders", "nowhere does not exist"), code=0),
 )  # fmt: skip
