@@ -14,9 +14,11 @@ from dlio_hpc.verdict.criterion_result import CriterionGroup
 
 
 class Owners(NamedTuple):
-    """The workloads that can have a metric. words: description of them. has: whether a workload is one of them."""
+    """The workloads that can have a metric. description: these workloads, in a sentence. has: whether a workload is
+    one of them.
+    """
 
-    words: str
+    description: str
     has: Callable[[Workload], bool]
 
 
@@ -38,8 +40,8 @@ def _opens(workload: Workload) -> bool:
 
 
 def _of_phase(phase: Phase) -> Owners:
-    words = f"metadata workloads with {phase} in metadata.phases, such as metadata_own"
-    return Owners(words, lambda workload: workload.metadata is not None and phase in workload.metadata.order)
+    description = f"metadata workloads with {phase} in metadata.phases, such as metadata_own"
+    return Owners(description, lambda workload: workload.metadata is not None and phase in workload.metadata.order)
 
 
 _SAMPLES = Owners("workloads that read samples, such as cosmoflow", lambda workload: workload.reads_samples)
@@ -66,7 +68,7 @@ def never(group: CriterionGroup, metric: MetricName) -> str:
     workload = _workload(group)
     if owners is None or workload is None or group.values(metric) or owners.has(workload):
         return ""
-    return f"{workload.name} never has {METRICS[metric].noun} ({metric}); {owners.words}, have it"
+    return f"{workload.name} never has {METRICS[metric].noun} ({metric}); {owners.description}, have it"
 
 
 def _workload(group: CriterionGroup) -> Workload | None:

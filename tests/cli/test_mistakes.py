@@ -1372,7 +1372,7 @@ SYSTEM = (
     Mistake("column given twice", "dlio-hpc workloads w.yaml", ("columns: names must be unique; these occur twice: a",),
             _w("name: w\ndataset: {format: parquet, files: 8, samples_per_file: 4, "
                "columns: [{name: a, dtype: int8}, {name: a, dtype: int8}]}\n")),
-    Mistake("limit on a metric of other workloads", "dlio-hpc accept done --criteria c.yaml",
+    Mistake("limit on a metric of other workloads", "COLUMNS=300 dlio-hpc accept done --criteria c.yaml",
             ("demo never has create/s", "metadata workloads with create in metadata.phases, such as metadata_own"),
             _criteria("min_create_per_s: 1000"), 4),
     Mistake("limit without the level of names", "dlio-hpc accept done --criteria c.yaml",
