@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
+    from dlio_hpc.base.errors import DlioError
     from dlio_hpc.batch.job_record import Job
     from dlio_hpc.batch.job_state import JobSnapshot
     from dlio_hpc.batch.preflight import PreflightFinding
@@ -91,6 +92,20 @@ def start(
     from dlio_hpc.batch import submission
 
     return submission.start(planned, _parents(planned, after), report, verbose)
+
+
+def refusal(planned: "Planned") -> "DlioError | None":
+    """Return the error with which a submission of planned jobs would end because a dataset is missing, and that none of
+    the jobs generates; None if no dataset is missing.
+    """
+    from dlio_hpc.base.errors import DlioError
+    from dlio_hpc.batch import submit as submitting
+
+    try:
+        submitting.check_datasets(planned.jobs)
+    except DlioError as fault:
+        return fault
+    return None
 
 
 def check_parents(planned: "Planned", after: Sequence[str | Path]) -> None:

@@ -57,6 +57,8 @@ _ADVICE = {
 }
 # MB/s in other units of rates, at the end of a key.
 _IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
+# Factors that people write behind a count.
+_POWERS = {"": 1, "k": 1000, "m": 1000000}
 # Formats of images, which are not generated.
 _IMAGES = ("jpeg", "jpg", "png", "image", "images", "tiff")
 # Least length of the beginning of a key by which the key is suggested.
@@ -65,12 +67,14 @@ _BEGINNING = 4
 
 class KeyFault(NamedTuple):
     """An invalid value of a document. steps: keys and indices that lead to the value. place: keys and indices for the
-    message; an unknown key is not included. reason: message without the place.
+    message; an unknown key is not included. reason: message without the place. takes_list: whether the value may be a
+    list, so that several values are not a sweep.
     """
 
     steps: Steps
     place: Steps
     reason: str
+    takes_list: bool = False
 
     @property
     def text(self) -> str:
@@ -101,7 +105,7 @@ def explain(message: str, data: object, kind: Any, hook: Callable[[type, object]
         text = _wrong_key(value, expected)
     elif text.startswith(("Expected ", "Invalid enum value")):
         text = _wrong_value(value, expected, _example_at(kind, steps)) + _rate(value, str(steps[-1] if steps else ""))
-    return KeyFault(place, place, text)
+    return KeyFault(place, place, text, _takes_list(expected))
 
 
 def meant(name: str, known: Sequence[str], kind: Any) -> str:
@@ -176,10 +180,24 @@ def _in_mapping(steps: list[str | int], data: object, kind: Any, hook: Callable[
         try:
             msgspec.convert(value, inner, dec_hook=hook)
         except msgspec.ValidationError as fault:
-            below = explain(str(fault), value, inner, hook)
             above = (*steps, str(key))
-            return KeyFault((*above, *below.steps), (*above, *below.place), below.reason)
+            if nested := _without_name(steps, str(key), value, inner):
+                return KeyFault(above, above, nested)
+            below = explain(str(fault), value, inner, hook)
+            return below._replace(steps=(*above, *below.steps), place=(*above, *below.place))
     raise AssertionError("a value of the mapping is invalid")
+
+
+def _without_name(steps: Sequence[str | int], key: str, value: object, inner: Any) -> str:
+    """Return advice if an entry of a mapping has the name of a key of its entries: the user left out the level of
+    names, as in criteria: {min_au: 90%}. Return "" if this is not so. inner: type of the entries.
+    """
+    struct = _struct_in(inner)
+    fields = [] if struct is None else [field.encode_name for field in msgspec.structs.fields(struct)]
+    if key not in fields or (isinstance(value, dict) and set(value) & set(fields)):
+        return ""
+    nested = f"{'.'.join(map(str, steps))}: {{NAME: {plainly({key: value})}}}"
+    return f"the level of names is missing; write {nested}, with a NAME that you choose"
 
 
 def _wrong_value(value: object, kind: Any, example: str) -> str:
@@ -197,7 +215,18 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
             )
         return f"found {plainly(value)}; {name_hint(value, choices, _SIMILAR_CHOICE)}use {wanted(kind, example)}"
     most = " and at most 2^53" if isinstance(value, int) and value > _LARGEST else ""
-    return f"found {shown(value)}; use {wanted(kind, example)}{most}{_glued(value, kind)}"
+    return f"found {shown(value)}; use {wanted(kind, example)}{most}{_as_number(value, kind)}{_glued(value, kind)}"
+
+
+def _as_number(value: object, kind: Any) -> str:
+    """Return advice if a whole number is required, and the value is one in another notation: 8.0, 100_000 or 100k."""
+    if int not in _bases(kind) or isinstance(value, bool) or not isinstance(value, (float, str)):
+        return ""
+    match = re.fullmatch(r"(\d+|\d{1,3}(?:[_, ']\d{3})+|\d+\.0*)([kKM]?)", str(value).strip())
+    if match is None:
+        return ""
+    number = int(re.sub(r"\.0*$|\D", "", match[1])) * _POWERS[match[2].lower()]
+    return f"; write {number}"
 
 
 def _rate(value: object, key: str) -> str:
@@ -271,6 +300,16 @@ def _way(kind: Any, example: str) -> str:
     if typing.get_origin(base) is tuple and inner[-1] is not Ellipsis:
         return f"a list of {len(inner)} items{such}"
     return "a list" + "".join(map(_lengths, metas)) + such
+
+
+def _takes_list(kind: Any) -> bool:
+    """Return whether a type accepts a list."""
+    return any(typing.get_origin(base) in (list, tuple) for base in _bases(kind))
+
+
+def _bases(kind: Any) -> list[Any]:
+    """Return the members of a union without their limits."""
+    return [typing.get_args(part)[0] if typing.get_origin(part) is Annotated else part for part in _parts(kind)]
 
 
 def _limits(meta: Any) -> str:

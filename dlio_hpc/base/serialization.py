@@ -26,6 +26,8 @@ _PLAIN, _DEEPEST = 8000, 100
 _MOST_VALUES = 1_000_000
 # Errors of PyYAML for unusual tags, keys or depth.
 _UNUSUAL = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+# Largest number written with an exponent, such as 1e5, that is read as a whole number. Larger ones are not exact.
+_MOST_EXACT = 2**53
 # Maximum characters of an override that a message repeats.
 _SHOWN = 100
 
@@ -89,9 +91,8 @@ def convert_changed(
         key = ".".join(map(str, fault.fault.steps))
         others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
         place = others[-1] if others else _place(source, fault.fault.steps, overrides, section)
-        reason = fault.fault.reason
-        several = "" if "use a list" in reason else _several(fault.fault.steps, overrides)
-        known = fault.fault._replace(reason=reason + several)
+        several = "" if fault.fault.takes_list else _several(fault.fault.steps, overrides)
+        known = fault.fault._replace(reason=fault.fault.reason + several)
         raise InvalidKey(place, known) from fault
 
 
@@ -339,7 +340,7 @@ def _key_error() -> type[Exception]:
 @functools.cache
 def _loader() -> Any:
     """Return PyYAML's safe loader, changed to the core schema of YAML 1.2 and to reject duplicate keys. With it,
-    1:30:00 stays text, 1e-3 is a number, and "on" is text.
+    1:30:00 stays text, 1e-3 is a number, 1e5 is a whole number, and "on" is text.
     """
     import yaml
 
@@ -358,6 +359,8 @@ def _loader() -> Any:
 
         def construct_number(self, node: Any) -> float:
             value = float(node.value)
+            if "e" in node.value.lower() and value.is_integer() and abs(value) <= _MOST_EXACT:
+                return int(value)
             if math.isinf(value):
                 raise _key_error()(None, None, f"{node.value} is too large for a number", node.start_mark)
             return value

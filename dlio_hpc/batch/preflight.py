@@ -90,6 +90,8 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
         stored = [run.stored for run in needed if run.data == folder]
         yield from _storage(made.site, folder, stored, _needs(plans, stored, folder))
     yield from _guarded("batch system", lambda: _batch_system(made))
+    if made.site.container is None:
+        yield from _guarded("python", lambda: _interpreter(made))
     yield from _guarded("preload", lambda: _preload(made))
     if made.site.container is not None:
         yield from _guarded("container", lambda: _container(made))
@@ -343,6 +345,19 @@ def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
 def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     check_commands(plans)
     yield PreflightFinding("ok", "submission", f"{counted(len(plans), 'more job')} can be submitted from here")
+
+
+def _interpreter(made: Plan) -> Iterator[PreflightFinding]:
+    """Check that the interpreter of the ranks exists on this computer. Compute nodes of a batch system may have it
+    where it does not exist here.
+    """
+    python = str(made.site.python)
+    if shutil.which(python) is not None:
+        return
+    text = f"{python}, which the site profile names (python), is not a program on {os.uname().nodename}"
+    if not SCHEDULERS[made.site.scheduler].is_queue:
+        raise InfrastructureError(f"{text}; correct python in the profile, or leave it out")
+    yield PreflightFinding("note", "python", f"{text}; ranks start only where it exists")
 
 
 def _preload(made: Plan) -> Iterator[PreflightFinding]:

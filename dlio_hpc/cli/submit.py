@@ -81,6 +81,8 @@ def submit(
         if manner.dry_run:
             if parents:
                 api.check_parents(planned, parents)
+            elif (fault := api.refusal(planned)) is not None:
+                report(f"note: without --dry-run, this command ends with exit code {fault.exit_code}: {fault}")
             _show(planned, manner)
             return 0
         submission = api.start(planned, parents, report, verbose)

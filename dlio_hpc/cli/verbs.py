@@ -48,10 +48,14 @@ class NamedChoice(click.Choice):  # type: ignore[type-arg]
     """Type of options with a few possible values. It suggests the nearest value for an unknown one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        names = list(map(str, self.choices))
+        names = ", ".join(map(str, self.choices))
         if value not in self.choices:
-            self.fail(f"found {value!r}; {name_hint(str(value), names)}use one of: {', '.join(names)}", param, ctx)
+            self.fail(f"found {value!r}; {self.hint(str(value))}use one of: {names}", param, ctx)
         return super().convert(value, param, ctx)
+
+    def hint(self, value: str) -> str:
+        """Return a suggestion for an unknown value, with a trailing blank; "" if there is none."""
+        return name_hint(value, list(map(str, self.choices)))
 
 
 class _Count(click.IntRange):
@@ -188,7 +192,7 @@ def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
 def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of an option or argument. Its type suggests valid values in error messages."""
     kind = settings.get("type")
-    if isinstance(kind, click.Choice):
+    if isinstance(kind, click.Choice) and not isinstance(kind, NamedChoice):
         return settings | {"type": NamedChoice(kind.choices)}
     if isinstance(kind, click.IntRange):
         return settings | {"type": _Count(kind.min, kind.max)}

@@ -133,6 +133,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("name must not be empty")
+        if not self.reads_samples and self.dataset.format == "null":
+            workload_rules.check_without_samples(self.reader, self.kind_in_words)
         workload_rules.check(self.dataset, self.reader)
         if self.evaluation is not None:
             passes = self.train.epochs // self.evaluation.every_epochs
@@ -187,6 +189,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     def only_writes_checkpoints(self) -> bool:
         """Whether steps write checkpoints and read no samples."""
         return self.checkpoint is not None and self.checkpoint.writes is not None
+
+    @property
+    def kind_in_words(self) -> str:
+        """What the steps do, as the subject of a sentence."""
+        if self.metadata is not None:
+            return "a metadata workload"
+        return "a workload that only writes checkpoints" if self.only_writes_checkpoints else "a training"
 
     @property
     def row_bytes(self) -> int:

@@ -14,6 +14,23 @@ from dlio_hpc.config.reader_keys import (
     reads_streams,
 )
 
+# Keys of the reader that say how samples are read, and have no meaning without a dataset.
+_OF_SAMPLES = (
+    "access", "direct", "load", "transfer_size", "engine", "verify", "verify_content", "columns", "array_order",
+    "by_array", "keep_open", "reopen",
+)  # fmt: skip
+
+
+def check_without_samples(reader: Reader, subject: str) -> None:
+    """Raise ValueError if a workload without a dataset sets how samples are read. subject: the workload in words, such
+    as "a metadata workload".
+    """
+    usual = Reader()
+    for key in _OF_SAMPLES:
+        value = getattr(reader, key)
+        if value and value not in (getattr(usual, key), "none"):
+            raise ValueError(f"reader.{key}: {subject} has no dataset and reads no samples; leave reader.{key} out")
+
 
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
     """Raise ValueError if the workload cannot have evaluation passes. passes: number of passes in the run."""

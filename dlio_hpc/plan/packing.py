@@ -70,7 +70,9 @@ def plans(
     is_generated = any(point.workload.dataset.is_generated for point in study.points)
     if study.generate == "only":
         if not is_generated:
-            raise ConfigError("--generate only: the null format has no data to generate")
+            raise ConfigError(
+                f"--generate only: {_without_dataset(study)}, so there is nothing to generate; leave --generate out"
+            )
         return (_generating(study, study.study if study.is_plain else f"{study.study}-generate"),)
     ahead = []
     if study.generate == "separate" and is_generated:
@@ -96,6 +98,14 @@ def plans(
             f"{', or measure fewer nights' if study.nights > 1 else ''}"
         )
     return tuple(jobs)
+
+
+def _without_dataset(study: Study) -> str:
+    """Return why the workloads of a study have no dataset that is generated."""
+    made = study.points[0].workload
+    if not made.reads_samples:
+        return f"{made.name} is {made.kind_in_words} and has no dataset"
+    return "existing files are read" if made.dataset.existing is not None else "dataset.format=null stores no files"
 
 
 def _check(study: Study) -> None:

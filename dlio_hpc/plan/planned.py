@@ -54,7 +54,7 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     drafted = draft(options, report)
     check(drafted)
     if options.existing is None:
-        for note in _absent_folders(options):
+        for note in _absent_folders(options, drafted):
             report(f"note: {note}")
     for note in dict.fromkeys((*_long_times(drafted), *_layouts_without_effect(options, drafted))):
         report(f"note: {note}")
@@ -103,13 +103,30 @@ def _data_folders(options: Options) -> dict[str, tuple[Path, ...]]:
     return {"--ab": options.ab or (), "--data": () if options.data is None else (options.data,)}
 
 
-def _absent_folders(options: Options) -> Iterator[str]:
+def _absent_folders(options: Options, drafted: Planned) -> Iterator[str]:
     """Yield a note for each folder for datasets that the user names and that does not exist."""
     for option, folders in _data_folders(options).items():
         for folder in (Path(plan.absolute(folder)) for folder in folders):
             if not folder.exists():
-                place = filesystem.existing(folder)
-                yield f"{option} {folder} does not exist; a job that generates a dataset creates this folder in {place}"
+                yield f"{option} {folder} does not exist{_use_of_folder(drafted.study, filesystem.existing(folder))}"
+
+
+def _use_of_folder(made: study.Study, place: Path) -> str:
+    """Return what jobs do with a folder given by --data that does not exist, to be appended to this fact. place: its
+    nearest existing parent.
+    """
+    workloads = [point.workload for point in made.points]
+    if any(point.dataset.is_generated for point in workloads):
+        if made.generate == "never":
+            return (
+                " here; with --generate never, no job generates its dataset, and a job without it ends with exit code 2"
+            )
+        return f"; a job that generates a dataset creates this folder in {place}"
+    if any(point.metadata is not None for point in workloads):
+        return f"; a metadata job creates this folder in {place}, makes its files there and removes them at its end"
+    if any(point.writes_outputs for point in workloads):
+        return f"; a job creates this folder in {place}, and writes its checkpoints there"
+    return "; this workload stores nothing there"
 
 
 def check(drafted: Planned) -> None:

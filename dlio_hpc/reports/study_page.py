@@ -163,9 +163,11 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
     ]
     header, rates = _rates([run for job in jobs for run in job.runs])
     runs = [[job.job.job, run.name, job_rows.title(job, run), *rates(run)] for job in jobs for run in job.runs]
+    unsynced = study_text.without_fsync(run.run.workload for job in jobs for run in job.runs)
+    legend = " ".join(filter(None, (rundir.RUN_NAMES, unsynced)))
     tables = [
         Table("", ["job", "state", "nodes", "ranks per node", "archive"], states),
-        Table("Runs", ["job", "run", "point", *header], runs, legend=rundir.RUN_NAMES),
+        Table("Runs", ["job", "run", "point", *header], runs, legend=legend),
     ]
     return Section("Jobs and runs", tables, is_detail=True)
 
@@ -177,7 +179,8 @@ def _rates(runs: Sequence[RunOutcome]) -> tuple[list[str], Callable[[RunOutcome]
     workloads = [run.run.workload for run in runs]
     columns: list[tuple[MetricName, str]] = [("samples_per_s", "samples/s"), ("read_MBps", "MB/s"), ("au", "AU")]
     if all(work.only_writes_checkpoints for work in workloads):
-        columns = [("checkpoint_write_MBps", "checkpoint MB/s")]
+        is_measured = any(work.checkpoint is not None and work.checkpoint.fsync for work in workloads)
+        columns = [("checkpoint_write_MBps", "checkpoint MB/s")] if is_measured else []
     if all(work.metadata is not None for work in workloads):
         phases = {phase for work in workloads if work.metadata for phase in work.metadata.order}
         columns = list(metrics.quoted_phases({metrics.of_phase(phase) for phase in phases}).items())

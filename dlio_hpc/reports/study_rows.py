@@ -16,6 +16,10 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 _COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}
 # The same for a part that writes checkpoints and reads no samples.
 _OF_CHECKPOINTS: dict[MetricName, str] = {"wall_s": "time", "checkpoint_write_MBps": "checkpoint MB/s"}
+# The same where no rate was measured, because fsync was not called for checkpoints.
+_UNSYNCED: dict[MetricName, str] = {
+    "wall_s": "time", "checkpoint_read_MBps": "checkpoint read MB/s", "restore_s": "restore",
+}  # fmt: skip
 RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "beyond noise")
 # Last parts of keys that are ambiguous alone or equal to the heading of another column.
 _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
@@ -114,8 +118,11 @@ def _columns(finding: Finding) -> dict[MetricName, str]:
     """Return the metrics with a column in the table of a part, with the headings."""
     reads = any((rates := point.metrics.get("read_MBps")) and rates.max for point in finding.points)
     saves = any(point.metrics.get("checkpoint_write_MBps") for point in finding.points)
-    if phases := metrics.quoted_phases({name for point in finding.points for name in point.metrics}):
+    measured = {name for point in finding.points for name in point.metrics}
+    if phases := metrics.quoted_phases(measured):
         return phases
+    if measured and not saves and "samples_per_s" not in measured:
+        return {name: heading for name, heading in _UNSYNCED.items() if name in measured}
     return _OF_CHECKPOINTS if saves and not reads else _COLUMNS
 
 

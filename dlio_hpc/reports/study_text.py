@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.analysis.study.job_spread import ASSUMED
@@ -13,6 +13,7 @@ from dlio_hpc.analysis.study.replicates import SURE
 from dlio_hpc.analysis.study.scaling import Scaling, ScalingStep
 from dlio_hpc.analysis.study.spread_reasons import LARGE, Repeat, explained, spread
 from dlio_hpc.base.units import counted
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports.study_rows import joined, setting, short
@@ -364,6 +365,22 @@ def part_title(study: Study, finding: Finding) -> str:
 
 def legend(study: Study, finding: Finding) -> str:
     """Return the legend of the table of points."""
+    unsynced = without_fsync(study.points[point.point].workload for point in finding.points)
+    return " ".join(filter(None, (_of_columns(study, finding), unsynced)))
+
+
+def without_fsync(workloads: Iterable[Workload]) -> str:
+    """Return why some of these workloads have no rate of checkpoints. Return "" if this applies to none of them."""
+    for made in workloads:
+        if made.only_writes_checkpoints and made.checkpoint is not None and not made.checkpoint.fsync:
+            return (
+                "checkpoint MB/s is measured only with checkpoint.fsync=true: without fsync, checkpoints may still be "
+                "in memory."
+            )
+    return ""
+
+
+def _of_columns(study: Study, finding: Finding) -> str:
     if not finding.comparisons:
         return "Medians of n measurements."
     unusual = " The workload's own setting is not in the table; the reference is the first setting instead."

@@ -26,6 +26,7 @@ _ACCEPTANCES: dict[Outcome, str] = {
     "invalid": "No verdict: some runs are invalid; their numbers must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
     "incomplete": "No verdict: measurements are missing.",
+    "not_comparable": "No verdict: the criteria limit a metric that a workload never has; correct the criteria.",
     "skipped": "No verdict: no criterion applies to these measurements.",
 }
 # Number of newest nights that show how often jobs run, and the fewest that do.

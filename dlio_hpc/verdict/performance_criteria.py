@@ -16,7 +16,7 @@ from dlio_hpc.analysis.study import job_spread
 from dlio_hpc.base.units import counted
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
-from dlio_hpc.verdict import history_entry, night_intervals, site_spread, variation
+from dlio_hpc.verdict import history_entry, metric_owners, night_intervals, site_spread, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
 from dlio_hpc.verdict.night_intervals import LimitScale
@@ -30,6 +30,8 @@ _SPECIAL = {
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
 }
 LIMITS = (*METRIC_LIMITS, *_SPECIAL)
+# The metric from which the value of each limit is computed.
+_METRICS: dict[str, MetricName] = {**METRIC_LIMITS, **dict.fromkeys(_SPECIAL, "samples_per_s")}
 # Number of runs whose range max_spread limits, and the error level of the statement that a range is larger.
 _SPREAD_RUNS, _SPREAD_ERROR = 5, 0.025
 
@@ -85,17 +87,29 @@ def checks(
     groups on the fewest ranks. The check fails if the workload ran on fewer ranks, but only with other settings. prior:
     known variation between nights.
     """
+    asked = {key: metric for key, metric in _METRICS.items() if getattr(criterion, key) is not None}
+    impossible = {key: text for key, metric in asked.items() if (text := metric_owners.never(group, metric))}
+    for key, text in impossible.items():
+        yield _impossible(limit(name, key, criterion), group, criterion, text)
     for key, metric in METRIC_LIMITS.items():
-        if getattr(criterion, key) is not None:
+        if key in asked and key not in impossible:
             yield _metric(limit(name, key, criterion), group, metric, prior(group.key, metric))
-    if criterion.max_spread is not None:
+    if criterion.max_spread is not None and "max_spread" not in impossible:
         yield _spread(limit(name, "max_spread", criterion), group)
-    if criterion.min_scaling_efficiency is not None:
+    if criterion.min_scaling_efficiency is not None and "min_scaling_efficiency" not in impossible:
         required = limit(name, "min_scaling_efficiency", criterion)
         if (base := fewest(group, all_groups)) is not None:
             yield _scaling(required, group, base, prior(group.key, "samples_per_s"))
         elif (unlike := _smaller(group, all_groups)) is not None:
             yield _check(required, group, "fail", _incomparable(group, unlike), None, ())
+
+
+def _impossible(required: Limit, group: CriterionGroup, criterion: Criterion, text: str) -> Check:
+    """Return the check of a limit on a metric that the workload can never have: the criteria must change."""
+    if criterion.optional:
+        return _check(required, group, "skipped", text, None, ())
+    advice = "name these workloads in the key workload of the criterion, or leave the limit out"
+    return _check(required, group, "not_comparable", f"{text}; {advice}", None, ())
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:

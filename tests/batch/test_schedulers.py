@@ -105,6 +105,28 @@ def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: s
             action()
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\nsbatch: error: fetch_config: DNS "
+        "SRV lookup failed\nsbatch: fatal: Could not establish a configuration source",
+        "sbatch: error: s_p_parse_file: cannot stat file /etc/slurm/slurm.conf: No such file or directory, retrying in "
+        "1sec up to 60sec\nsbatch: fatal: Unable to process configuration file",
+    ],
+)
+def test_without_a_configuration_of_slurm_no_job_was_submitted(said: Said, message: str) -> None:
+    said["sbatch"] = said["squeue"] = Answer(1, "", message)
+    with pytest.raises(
+        InfrastructureError, match=r"the job was not submitted: sbatch found no configuration"
+    ) as raised:
+        SCHEDULERS["slurm"].submit(_plan("slurm"), After())
+    assert not isinstance(raised.value, Unanswered)
+    assert "set SLURM_CONF" in str(raised.value)
+    assert "sbatch ended with 1: sbatch: error: " in str(raised.value)
+    with pytest.raises(Unanswered, match=r"squeue found no configuration of Slurm \(slurm.conf\) on "):
+        SCHEDULERS["slurm"].states(_known("5"))  # a job that was submitted may still run
+
+
 REFUSED = [
     ("slurm", 1, "sbatch: error: Batch job submission failed: Invalid partition name specified"),
     ("slurm", 1, "sbatch: error: Batch job submission failed: Invalid account or account/partition combination"),

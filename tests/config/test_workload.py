@@ -101,7 +101,8 @@ def test_a_file_that_is_no_workload(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1:30:00", "1:30:00"), ("1e-3", 1e-3), ("on", "on"), ("0x10", "0x10"), ("010", "010"), ("-3", -3), (".5", 0.5),
+    [("1:30:00", "1:30:00"), ("1e-3", 1e-3), ("1e5", 100_000), ("1.5e1", 15),
+     ("1e20", 1e20), ("on", "on"), ("0x10", "0x10"), ("010", "010"), ("-3", -3), (".5", 0.5),
      ("~", None), ("true", True), ("2026-01-01", "2026-01-01"), ("", None)],
 )  # fmt: skip
 def test_yaml_is_read_as_1_2_reads_it(text: str, value: object) -> None:

@@ -98,7 +98,7 @@ def test_the_kinds_of_runs_follow_generate(tmp_path: Path) -> None:
     assert kinds == {"auto": ["generate", "measure"], "only": ["generate"], "never": ["measure"]}
     null = planning.make(workload.load("null"), site.load("local"), planning.Request(runs=tmp_path))
     assert [run.kind for run in null.runs] == ["measure"]
-    with pytest.raises(ConfigError, match="no data to generate"):
+    with pytest.raises(ConfigError, match="there is nothing to generate"):
         planning.make(workload.load("null"), site.load("local"), planning.Request(runs=tmp_path, generate="only"))
 
 

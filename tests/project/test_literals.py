@@ -24,6 +24,7 @@ _ROOT = Path(dlio_hpc.__file__).parent
 _PARTIAL = {
     ("reports/study_rows.py", "au read_MBps samples_per_s wall_s"): "metrics with a column of their own",
     ("reports/study_rows.py", "checkpoint_write_MBps wall_s"): "metrics of checkpoints with a column of their own",
+    ("reports/study_rows.py", "checkpoint_read_MBps restore_s wall_s"): "the same without fsync",
     ("results/metrics.py", "1/s share x"): "units that an axis writes in another way",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
     ("reports/bottleneck.py", "cached unknown"): "origins of bytes that are not storage",
@@ -35,8 +36,8 @@ _PARTIAL = {
     ("reports/figures/sweep_plots.py", "best|same as best"): "verdicts that are framed",
     (
         "reports/verdict_banners.py",
-        "cached fail incomplete inconclusive infrastructure invalid pass skipped",
-    ): "criteria are not compared",
+        "cached fail incomplete inconclusive infrastructure invalid not_comparable pass skipped",
+    ): "criteria compare no jobs",
     (
         "reports/figures/regression_plots.py",
         "improved inconclusive pass regression",

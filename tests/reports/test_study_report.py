@@ -741,6 +741,30 @@ def test_a_study_of_checkpoints_shows_the_rate_of_writing_them(tmp_path: Path, m
     assert "samples/s" not in out.getvalue()
 
 
+def test_a_study_of_checkpoints_without_fsync_has_no_column_of_dashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    some, none = Distribution(0.1, 0.1, 0.1, 0.1, 0.1), Distribution(0.0, 0.0, 0.0, 0.0, 0.0)
+    keys = ("checkpoint.fsync=false", "checkpoint.reads=0", "checkpoint.reorder=0")
+    made = studies.make(tmp_path, studies.asked("llama3_8b", "checkpoint.transfer_size=1MiB,4MiB", settings=keys))
+    saved = CheckpointSummary(3, 10**9, some, some, none, None, 100.0, None, None)
+    measured = [
+        measurement._replace(
+            summary=structs.replace(
+                measurement.summary, read_MBps=None, samples_per_s=None, au=None, au_mlperf=None, checkpoint=saved
+            )
+        )
+        for measurement in studies.measured(made, lambda point, repeat: 50.0)
+    ]
+    out = io.StringIO()
+    terminal.show(study_page.of_study(study_report.make(StudyOutcome(made, [], measured, [], 0))), out)
+    text = " ".join(out.getvalue().split())
+    assert "transfer_size n time time from-to x ref verdict" in text
+    assert "checkpoint MB/s is measured only with checkpoint.fsync=true" in text
+    assert not re.search(r" - +- ", out.getvalue())
+
+
 @pytest.mark.parametrize(
     ("fsync", "first"),
     [

@@ -329,6 +329,46 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "key", "words"), [
+    ("demo", "min_create_per_s", "demo never has create/s (create_per_s); metadata workloads with create in "
+     "metadata.phases, such as metadata_own, have it"),
+    ("demo", "min_checkpoint_write_MBps", "workloads with checkpoint and checkpoint.fsync=true"),
+    ("demo", "max_restore", "workloads with checkpoint.reads, such as llama3_8b, have it"),
+    ("metadata_own", "max_open_p99_s", "metadata_own never has p99 of an open (open_p99_s); workloads that read a "
+     "dataset"),
+    ("metadata_own", "min_write_per_s", "metadata workloads with write in metadata.phases"),
+    ("metadata_own", "min_samples_per_s", "workloads that read samples"),
+    ("metadata_own", "max_spread", "metadata_own never has samples/s"),
+    ("llama3_8b", "min_au", "llama3_8b never has AU (au); workloads that read samples"),
+])  # fmt: skip
+def test_a_limit_on_a_metric_that_the_workload_never_has_is_a_fault_of_the_criteria(
+    name: str, key: str, words: str
+) -> None:
+    without = structs.replace(run(), metrics={"wall_s": 60.0})
+    job = entry([without], workloads={KEY.settings: serialization.plain(workload.load(name))})
+    judged, (check,) = _judge(job, {key: 0.5 if key == "max_spread" or "au" in key else 0.9})
+    assert (check.outcome, judged.exit_code) == ("not_comparable", 2)
+    assert words in check.text
+    assert "name these workloads in the key workload of the criterion, or leave the limit out" in check.text
+    assert "correct the criteria" in verdict_banners.of_acceptance(judged).text
+    for optional in (True, "unmeasured"):
+        _, (skipped,) = _judge(job, {key: 0.9, "optional": optional})
+        assert skipped.outcome == "skipped"
+
+
+@pytest.mark.parametrize("key", sorted(METRIC_LIMITS))
+def test_some_shipped_workload_can_have_each_limited_metric(key: str) -> None:
+    """A metric that a workload can have, but a run lacks, is a criterion that is not met."""
+    lacking = structs.replace(run(), metrics={})
+    outcomes = set()
+    for name in ("cosmoflow", "llama3_8b", "metadata_own", "metadata_with_bytes"):
+        keys = ("metadata.phases=null", "metadata.bytes=4KiB") if name == "metadata_with_bytes" else ()
+        made = workload.load(name.replace("with_bytes", "own"), keys)
+        job = entry([lacking], workloads={KEY.settings: serialization.plain(made)})
+        outcomes.add(_one(job, {key: 0.9 if key != "max_slowest_rank_ratio" else 1.2}).outcome)
+    assert "fail" in outcomes
+
+
 @pytest.mark.parametrize(("slowest", "verdict", "literally"), [
     (950.0, "pass", "pass"), (949.0, "inconclusive", "fail"), (900.0, "fail", "fail"),
 ])  # fmt: skip

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from dlio_hpc.base import command, units
 from dlio_hpc.base.command import Answer, Unanswered, unexplained
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch.schedulers import refused_options
 from dlio_hpc.batch.schedulers.scheduler import AcceptedJob, After, JobRef, JobStatus, Row
@@ -30,14 +30,31 @@ _UNREACHABLE = re.compile(
     r"unknown host|unable to resolve|control machine address|unable to process configuration",
     re.IGNORECASE,
 )
+# What commands of Slurm print on a computer that has no slurm.conf and no server that hands it out.
+_NOT_CONFIGURED = re.compile(
+    r"configuration source|DNS SRV lookup failed|(cannot stat|unable to status|unable to open) file \S*: No such file",
+    re.IGNORECASE,
+)
+
+
+class NotConfigured(Unanswered):
+    """A command of the batch system does not know its server, because this computer has no configuration of it. The
+    server was not asked.
+    """
 
 
 def ask(*arguments: str, cwd: str | None = None, patience_s: float | None = None) -> Answer:
     """Run a command of the batch system and return its answer. Raise Unanswered if the command cannot reach
-    the server.
+    the server, and NotConfigured if it does not know the server.
     """
     patience = {} if patience_s is None else {"patience_s": patience_s}
     answer = command.ask(*arguments, cwd=cwd, **patience)
+    if answer.code and _NOT_CONFIGURED.search(answer.err):
+        raise NotConfigured(
+            f"{arguments[0]} found no configuration of Slurm (slurm.conf) on {os.uname().nodename}; use a login node "
+            f"of the site, or set SLURM_CONF to the path of its slurm.conf. {arguments[0]} ended with {answer.code}: "
+            f"{answer.text}"
+        )
     if answer.code and _UNREACHABLE.search(answer.err):
         raise command.unexplained(arguments[0], answer)
     return answer
@@ -51,11 +68,15 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
 
     arguments: function that returns the submit command. batch_id: pattern with a group `id` and, if the batch system
     has clusters, a group `cluster`. Exactly one line of the output must match it; sites may print other lines. If the
-    batch system rejects the job, raise ConfigError with its message. If it is not certain whether the batch system has
+    batch system rejects the job, raise ConfigError with its message. If this computer has no configuration of the
+    batch system, raise InfrastructureError; no job was submitted. If it is not certain whether the batch system has
     the job, or which id the job has, raise Unanswered; the job is then found by its name.
     """
     submit_command = arguments(plan, after)
-    answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
+    try:
+        answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
+    except NotConfigured as fault:
+        raise InfrastructureError(f"the job was not submitted: {fault}") from fault
     lines = [line.strip() for line in answer.lines]
     ids = [match for line in lines if (match := batch_id.fullmatch(line))]
     if answer.code < 0 or answer.code in _KILLED or (answer.code and ids):

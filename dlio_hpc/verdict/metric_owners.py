@@ -1,0 +1,81 @@
+"""Which workloads can have a metric. A limit on a metric that a workload never has is a mistake in the criteria, and
+not a property of the storage.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dlio_hpc.base import serialization
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.results.metrics import METRICS, MetricName, of_phase
+from dlio_hpc.results.phases import PHASES, Phase
+from dlio_hpc.verdict.criterion_result import CriterionGroup
+
+
+class Owners(NamedTuple):
+    """The workloads that can have a metric. description: these workloads, in a sentence. has: whether a workload is
+    one of them.
+    """
+
+    description: str
+    has: Callable[[Workload], bool]
+
+
+def _saves(workload: Workload) -> bool:
+    return workload.checkpoint is not None and workload.checkpoint.fsync
+
+
+def _restores(workload: Workload) -> bool:
+    return workload.checkpoint is not None and workload.checkpoint.reads > 0
+
+
+def _reads_checkpoints(workload: Workload) -> bool:
+    checkpoint = workload.checkpoint
+    return checkpoint is not None and (checkpoint.reads > 0 or (checkpoint.fsync and checkpoint.read_back))
+
+
+def _opens(workload: Workload) -> bool:
+    return workload.reads_samples and workload.dataset.format != "null"
+
+
+def _of_phase(phase: Phase) -> Owners:
+    description = f"metadata workloads with {phase} in metadata.phases, such as metadata_own"
+    return Owners(description, lambda workload: workload.metadata is not None and phase in workload.metadata.order)
+
+
+_SAMPLES = Owners("workloads that read samples, such as cosmoflow", lambda workload: workload.reads_samples)
+_FILES = Owners("workloads that read a dataset, such as cosmoflow", _opens)
+_SAVING = Owners("workloads with checkpoint and checkpoint.fsync=true, such as llama3_8b", _saves)
+_READING = Owners("workloads with checkpoint.reads or checkpoint.read_back, such as llama3_8b", _reads_checkpoints)
+_RESTORING = Owners("workloads with checkpoint.reads, such as llama3_8b", _restores)
+# The owners of each metric. Metrics that are not listed are in every run.
+_OWNERS: dict[str, Owners] = {
+    **dict.fromkeys(("samples_per_s", "au", "au_mlperf", "wait_p99_s"), _SAMPLES),
+    **dict.fromkeys(("read_MBps", "io_time_s", "read_p99_s", "opens_per_s", "open_p99_s", "metadata_fraction"), _FILES),
+    **dict.fromkeys(("checkpoint_write_MBps", "checkpoint_safe_s"), _SAVING),
+    "checkpoint_read_MBps": _READING,
+    **dict.fromkeys(("restore_s", "restore_gap_s"), _RESTORING),
+    **{of_phase(phase): _of_phase(phase) for phase in PHASES},
+}
+
+
+def never(group: CriterionGroup, metric: MetricName) -> str:
+    """Return a sentence if the workload of a group can never have a metric: that this is so, and which workloads have
+    it. Return "" if the workload can have the metric, or is not known.
+    """
+    owners = _OWNERS.get(metric)
+    workload = _workload(group)
+    if owners is None or workload is None or group.values(metric) or owners.has(workload):
+        return ""
+    return f"{workload.name} never has {METRICS[metric].noun} ({metric}); {owners.description}, have it"
+
+
+def _workload(group: CriterionGroup) -> Workload | None:
+    recorded = group.runs[0].workload if group.runs else None
+    if recorded is None:
+        return None
+    try:
+        return serialization.convert(recorded, Workload, group.label)
+    except ConfigError:  # an older version recorded it
+        return None
