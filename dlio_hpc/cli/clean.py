@@ -21,7 +21,7 @@ from dlio_hpc.documents.files import CleanDocument, RemainsDocument
 def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int:
     """Remove the remains of killed commands in RUNS and in the folder of archives: partial files, and directories of
     jobs that never started. Also remove the checkpoints and files that the runs of killed jobs left in data folders
-    (outputs-JOB). Datasets and results are never removed.
+    (outputs-JOB), unless such a folder contains other files. Datasets and results are never removed.
     """
     if not runs.exists():
         raise ConfigError(f"{runs} does not exist; give the folder of jobs with --runs")
@@ -38,6 +38,7 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
     ]
 
     def remove(remains: abandoned_files.Debris) -> RemainsDocument:
+        abandoned_files.check(remains)
         if not dry_run:
             abandoned_files.remove(remains.path)
         if not as_json:

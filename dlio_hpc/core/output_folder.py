@@ -5,11 +5,15 @@ ends.
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.core import darshan_fd_gate
+from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.files import safe_folders
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
 
 
 @contextmanager
@@ -27,6 +31,19 @@ def made(path: str) -> Iterator[int]:
                 "--data"
             )
         yield folder
+
+
+def make_for_all(comm: "Intracomm", path: str) -> None:
+    """Create the output folder on rank 0, and wait until it exists. All ranks must call this. On GlusterFS, a folder
+    that two nodes create at the same time may not exist yet for one of them. Raise the errors of made(), except
+    OSError: the ranks report it when they open their first file.
+    """
+
+    def make() -> None:
+        with suppress(OSError), made(path):
+            pass
+
+    on_root(comm, make)
 
 
 class OutputFolder:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, node_activity, own_cost
+from dlio_hpc.core import cache_accounting, clock, node_activity, output_folder, own_cost
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
 from dlio_hpc.core.checkpoint import COLUMNS as CHECKPOINTED
 from dlio_hpc.core.checkpoint import Checkpoints
@@ -122,7 +122,7 @@ def train(
         stop,
     )
     watch(loop.record)
-    clock.assemble(comm)
+    _assemble(comm, run)
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
     drop_cache = PageCacheDrop(node, run) if workload.reader.drop_cache else None
     arrivals = cache_accounting.of_samples(node, run, comm.size // node.size)
@@ -164,6 +164,15 @@ def train(
             if opened is not None:
                 opened.close()
     return loop.record.recording(loop.auxiliary_files.counts(), workload)
+
+
+def _assemble(comm: "Intracomm", run: Run) -> None:
+    """Wait for all ranks. Rank 0 makes the folder of checkpoints and auxiliary files first. The loader of a metadata
+    workload makes its folder itself.
+    """
+    if run.workload.writes_outputs and run.workload.metadata is None:
+        output_folder.make_for_all(comm, run.outputs)
+    clock.assemble(comm)
 
 
 def _checkpoints(comm: "Intracomm", run: Run, ranks_on_node: int) -> Checkpoints | None:

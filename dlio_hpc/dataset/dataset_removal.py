@@ -99,7 +99,7 @@ def _checked(folder: Path, known: Fingerprint | None, descriptor: int) -> Look:
         look = _looked(_dataset(known), descriptor)
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault
-    if foreign := {*look.foreign, *_mounts_in(folder)}:
+    if foreign := {*look.foreign, *filesystem.mounts_in(folder)}:
         more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         listing = ", ".join(sorted(foreign)[:_SHOWN]) + more
         raise ConfigError(
@@ -107,16 +107,6 @@ def _checked(folder: Path, known: Fingerprint | None, descriptor: int) -> Look:
             f"{listing}"
         )
     return look
-
-
-def _mounts_in(folder: Path) -> Iterator[str]:
-    """Yield the mount points in a folder, relative to it. A bind mount has the device number of its file system, so
-    stat(2) does not show it.
-    """
-    place = os.path.join(os.path.realpath(folder), "")
-    for mount in filesystem.mounts():
-        if str(mount.point).startswith(place):
-            yield str(mount.point).removeprefix(place)
 
 
 def _dataset(known: Fingerprint | None) -> Dataset | None:

@@ -226,6 +226,16 @@ def mounts() -> Iterator[Mount]:
         yield Mount(_unescaped(fields[4]), kind, _unescaped(source), every, fields[2])
 
 
+def mounts_in(folder: Path) -> Iterator[str]:
+    """Yield the mount points in a folder, relative to it. A bind mount has the device number of its file system, so
+    stat(2) does not show it.
+    """
+    place = os.path.join(os.path.realpath(folder), "")
+    for mount in mounts():
+        if str(mount.point).startswith(place):
+            yield str(mount.point).removeprefix(place)
+
+
 def _unescaped(text: str) -> str:
     """Decode the octal escapes of mountinfo: blank, tab, line break and backslash."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):

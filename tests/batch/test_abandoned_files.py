@@ -14,8 +14,8 @@ def test_clean_removes_the_outputs_of_jobs_that_have_ended(run: Run, tmp_path: P
     made = run("dlio-submit", "metadata_own", "-s", "local", "--ppn", 1, "-S", "metadata.files=5", "--wait", "--json")
     job = made.job["job"]
     data = tmp_path / "dlio-data"
-    (data / f"outputs-{job}" / "0").mkdir(parents=True)
-    (data / f"outputs-{job}" / "0" / "f0.0").touch()
+    (data / f"outputs-{job}" / "0" / "0").mkdir(parents=True)
+    (data / f"outputs-{job}" / "0" / "0" / "f0.0").touch()
     (data / "outputs-another").mkdir()
     listed = run("dlio-hpc", "clean", "--dry-run")
     assert f"would remove {data}/outputs-{job}: files of job {job}, which was killed" in listed.out

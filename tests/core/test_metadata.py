@@ -97,6 +97,24 @@ def test_all_phases_work_on_every_file_once(tmp_path: Path, folders: str, ranks:
     assert not list(Path(run.outputs).rglob("d*"))
 
 
+@pytest.mark.parametrize("folders", ["own", "shared"])
+def test_no_folder_is_made_by_two_ranks(tmp_path: Path, folders: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On GlusterFS, a folder that two nodes make at the same time may be a stale file handle to one of them."""
+    keys = (f"metadata.folders={folders}", "metadata.depth=2", "metadata.phases=[create]")
+    run = _run(tmp_path, *keys)
+    mkdir, made = os.mkdir, []
+
+    def noted(path: Any, *mode: Any) -> None:
+        made.append(path)
+        threading.Event().wait(0.01)
+        mkdir(path, *mode)
+
+    monkeypatch.setattr(os, "mkdir", noted)
+    _phases(run, 3, 1, epochs=2)
+    inner = [path for path in made if not os.path.isabs(path)]
+    assert len(inner) == len(set(inner)) == 2 * (1 + (3 if folders == "own" else 1) * 7)
+
+
 def test_files_of_a_killed_run_do_not_disturb_the_next_run(tmp_path: Path) -> None:
     run = _run(tmp_path, "metadata.phases=[create, stat]", "metadata.depth=0")
     folder = Path(run.outputs) / "0" / "shared"

@@ -96,3 +96,29 @@ def test_the_first_rank_of_a_node_reports_its_activity(
     assert len(made.steps) == 6
     assert made.disturbances[:, node_activity.CORES].tolist() == [cores] * 3
     assert made.disturbances[:, node_activity.LOAD].tolist() == [load] * 3
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_0_makes_the_folder_of_written_files_before_others_use_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int
+) -> None:
+    """On GlusterFS, a folder that two nodes create at the same time may not exist yet for one of them."""
+    log = "{name: log, access: write, by: all, when: step, bytes: 9, count: 1}"
+    run = _run(tmp_path, f"dataset.auxiliary_files=[{log}]", ranks=2)
+    events: list[str] = []
+    mkdir = os.mkdir
+
+    def noted(path: Any, *mode: Any) -> None:
+        events.extend(["made"] * (path == run.outputs))
+        mkdir(path, *mode)
+
+    node: Any = SimpleNamespace(rank=rank, size=2, bcast=lambda value: value)
+    comm: Any = SimpleNamespace(rank=rank, size=2, Split_type=lambda _: node, bcast=lambda value: value)
+    stop: Any = SimpleNamespace(barrier=lambda: False)
+    for wait in ("barrier", "assemble"):
+        monkeypatch.setattr(clock, wait, lambda _comm: events.append("waited"))
+    monkeypatch.setattr(clock, "longest", lambda _comm, seconds: seconds)
+    monkeypatch.setattr(os, "mkdir", noted)
+    train.train(comm, run, 2, _SILENT, stop, nullcontext())
+    assert "made" in events
+    assert events[0] == ("made" if rank == 0 else "waited")

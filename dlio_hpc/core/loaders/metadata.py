@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,13 +69,26 @@ class MetadataLoader:
         os.chdir(self._home)
 
     def _make_folders(self) -> None:
-        """Make the folders of the epoch: each rank its own, or a part of the shared ones."""
+        """Make the folders of the epoch, level by level. One rank makes a folder that several ranks use, and the others
+        wait: on GlusterFS, a folder that two nodes make at the same time may be a stale file handle to one of them.
+        """
+        is_own, rank = self._keys.folders == "own", self._comm.rank
         clock.assemble(self._comm)
-        own = range(self._keys.leaves)
-        leaves = own if self._keys.folders == "own" else own[slice(*share(len(own), self._comm.size, self._comm.rank))]
+        shared = f"{self._epoch}" if is_own else self._folder(0, 0, level=0)
+        self._make([shared] if rank == 0 else [])
+        if is_own:
+            self._make(self._folder(rank, leaf) for leaf in range(self._keys.leaves))
+            return
+        for level in range(1, self._keys.depth + 1):
+            numbers = range(self._keys.width**level)
+            mine = numbers[slice(*share(len(numbers), self._comm.size, rank))]
+            self._make(self._folder(0, number, level) for number in mine)
+
+    def _make(self, folders: Iterable[str]) -> None:
+        """Make folders, and wait until all ranks have made theirs."""
         try:
-            for leaf in leaves:
-                os.makedirs(self._folder(self._comm.rank, leaf), exist_ok=True)
+            for folder in folders:
+                os.makedirs(folder, exist_ok=True)
         except OSError as fault:
             raise self._fault("mkdir", fault) from fault
         clock.assemble(self._comm)
@@ -133,10 +146,13 @@ class MetadataLoader:
             numbers = order[first : first + _CHUNK].tolist()
             yield [f"{folders[number * leaves // files]}{number}{end}" for number in numbers]
 
-    def _folder(self, rank: int, leaf: int) -> str:
-        """Return the path of a folder of the lowest level. rank: rank whose folder it is."""
+    def _folder(self, rank: int, number: int, level: int | None = None) -> str:
+        """Return the path of a folder. rank: rank whose folder it is. number: number of the folder on its level.
+        level: number of levels above it in the tree; None: those of the lowest level.
+        """
         top = f"{self._epoch}/{rank if self._keys.folders == 'own' else 'shared'}"
-        digits = [str(leaf // self._keys.width**level % self._keys.width) for level in range(self._keys.depth)]
+        levels = range(self._keys.depth if level is None else level)
+        digits = [str(number // self._keys.width**above % self._keys.width) for above in levels]
         return "/".join([top, *reversed(digits)])
 
     def _fault(self, phase: Phase, fault: OSError) -> InfrastructureError:
