@@ -1,6 +1,8 @@
 """The folder of a dataset and its subfolders, opened one after another without following links."""
 
+import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -8,6 +10,9 @@ from typing import NamedTuple
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import safe_folders
+
+# Seconds before a subfolder that is missing or stale is created again.
+_PAUSES_S = (0.01, 0.1, 1.0)
 
 
 class Folder(NamedTuple):
@@ -139,9 +144,23 @@ def opened(root: int, path: str) -> Iterator[int]:
 
 def make(root: int, path: str) -> None:
     """Create the subfolder of a dataset at a path relative to the dataset's folder, and the folders above it. Other
-    ranks may create the same folders at the same time. If the dataset's folder is shared with a group, the group may
-    write to the subfolder, too.
+    ranks may create the same folders at the same time. On GlusterFS, such a folder may be missing or stale for one of
+    them for a moment, and it is then created again. If the dataset's folder is shared with a group, the group may write
+    to the subfolder, too.
     """
+    for pause_s in _PAUSES_S:
+        try:
+            _make(root, path)
+            with opened(root, path):
+                return
+        except OSError as fault:
+            if fault.errno not in (errno.ENOENT, errno.ESTALE):
+                raise
+        time.sleep(pause_s)
+    _make(root, path)
+
+
+def _make(root: int, path: str) -> None:
     parts = path.split("/")
     for depth, name in enumerate(parts):
         with opened(root, "/".join(parts[:depth])) as above:

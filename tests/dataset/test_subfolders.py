@@ -1,7 +1,9 @@
 """Datasets whose files are in subfolders: names, generation by several ranks, verification and removal."""
 
+import errno
 import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +25,7 @@ from dlio_hpc.core import write_back
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.verify_dataset import verify
-from dlio_hpc.dataset import dataset_folder, dataset_removal, fingerprints, resizing, written_files
+from dlio_hpc.dataset import dataset_folder, dataset_removal, dataset_tree, fingerprints, resizing, written_files
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.written_files import Span
 from dlio_hpc.files import safe_folders
@@ -440,6 +442,30 @@ def test_files_are_taken_out_of_spans(lost: list[int], ends: list[tuple[int, int
     rest = written_files.without(spans, sorted(lost))
     kept = {number for span in spans for number in range(*span)} - set(lost)
     assert [number for span in rest for number in range(*span)] == sorted(kept)
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ESTALE, errno.EACCES])
+@pytest.mark.parametrize("failures", [1, 99])
+def test_a_subfolder_that_is_stale_for_a_moment_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, failures: int
+) -> None:
+    left, entered = [failures], safe_folders.entered
+
+    def stale(name: str, folder: int) -> int:
+        if left[0]:
+            left[0] -= 1
+            raise OSError(code, os.strerror(code), name)
+        return entered(name, folder)
+
+    monkeypatch.setattr(dataset_tree, "_PAUSES_S", (0.0, 0.0))
+    with safe_folders.opened(tmp_path) as folder:
+        monkeypatch.setattr(safe_folders, "entered", stale)
+        if code == errno.EACCES or failures > 1:
+            with pytest.raises(OSError, match=re.escape(os.strerror(code))):
+                dataset_tree.make(folder, "00001/00002")
+        else:
+            dataset_tree.make(folder, "00001/00002")
+            assert (tmp_path / "00001" / "00002").is_dir()
 
 
 @pytest.fixture
