@@ -227,6 +227,10 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
     """
     sample_bytes: units.Size | None = None
     """Size of each sample in raw files that hold several samples; null: each file is one sample. Example: 150 KiB"""
+    rows: bool = False
+    """Whether the first axis of the array in an npy file counts samples; false: each npy file is one sample. Example:
+    true
+    """
     scan: Scan | None = None
     """Results of the scan. dlio-hpc sets this key; leave it null."""
 
@@ -239,7 +243,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "hdf5"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -547,6 +551,10 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
         (
             existing.sample_bytes is not None and kind != "raw",
             f"existing.sample_bytes is for format=raw; the scan takes the sizes from {kind} files; leave it null",
+        ),
+        (
+            existing.rows and kind != "npy",
+            f"existing.rows is for format=npy; the scan finds the samples of {kind} files; leave rows false",
         ),
         (
             dataset.arrays is not None,

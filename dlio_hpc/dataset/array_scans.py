@@ -58,17 +58,38 @@ def npz(path: str, size: int, name: str | None) -> ScannedFile:
             f"{path} is not an npz file that can be read, or is corrupted: {_line(fault)}; set dataset.format to the "
             "format of the files, or choose another pattern"
         ) from fault
-    if dtype.hasobject:
-        raise ConfigError(
-            f"{path}: the array {name or ''} holds Python objects, which have no fixed size; store numbers"
-        )
-    _check_array(path, shape, dtype)
-    if is_fortran:
-        raise ConfigError(f"{path}: the array is in Fortran order, so its samples are scattered; store it in C order")
+    _check_numpy_array(path, shape, is_fortran, dtype)
     is_stored = member.compress_type == zipfile.ZIP_STORED
     begin = member.header_offset + _LOCAL_HEADER + sum(lengths) + header if is_stored else 0
     form = Array(shape[1:], _type_name(dtype), None, *(("none",) if is_stored else ("gzip", "they are compressed")))
     return ScannedFile(_samples(path, size if is_stored else None, begin, shape, dtype), form)
+
+
+def npy(path: str, size: int, rows: bool) -> ScannedFile:
+    """Scan an npy file. size: size of the file in bytes. rows: whether the first axis of the array counts samples;
+    False: the array is one sample.
+    """
+    try:
+        with open(path, "rb") as file:
+            shape, is_fortran, dtype = _header(file)
+            begin = file.tell()
+    except _BAD_NPZ as fault:
+        raise ConfigError(
+            f"{path} is not an npy file that can be read, or is corrupted: {_line(fault)}; set dataset.format to the "
+            "format of the files, or choose another pattern"
+        ) from fault
+    if not rows:
+        shape, is_fortran = (1, *(shape or (1,))), False
+    _check_numpy_array(path, shape, is_fortran, dtype)
+    return ScannedFile(_samples(path, size, begin, shape, dtype), Array(shape[1:], _type_name(dtype)))
+
+
+def _check_numpy_array(path: str, shape: Sequence[int], is_fortran: bool, dtype: Any) -> None:
+    if dtype.hasobject:
+        raise ConfigError(f"{path}: the array holds Python objects, which have no fixed size; store numbers")
+    _check_array(path, shape, dtype)
+    if is_fortran:
+        raise ConfigError(f"{path}: the array is in Fortran order, so its samples are scattered; store it in C order")
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
@@ -212,7 +233,7 @@ def _chosen(path: str, name: str | None, names: Sequence[str]) -> str:
 def _check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
     if not dtype.itemsize:
         raise ConfigError(f"{path}: the values of the array have no bytes (type {dtype.str}); choose another array")
-    if len(shape) < 2 or not all(shape[1:]):
+    if min(shape[1:], default=0) < 1 or shape[0] < 0:
         raise ConfigError(
             f"{path}: the array has the shape {list(shape)}, but needs a first axis that counts samples and at least "
             "one other axis; choose another array with dataset.existing.array"

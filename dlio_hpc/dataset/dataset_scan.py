@@ -70,7 +70,8 @@ def _key(dataset: Dataset, listing: Listing) -> str:
     """Return the name of an index. It depends on all inputs of the scan."""
     existing = dataset.existing
     assert existing is not None
-    settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder)
+    rows = ("rows",) if existing.rows else ()  # the indexes of earlier versions keep their names
+    settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder, *rows)
     digest = hashlib.sha256(serialization.encode(settings))
     digest.update("\0".join(listing.names).encode(errors="surrogateescape"))
     digest.update(listing.sizes.tobytes() + listing.changes.tobytes())

@@ -101,12 +101,16 @@ def _npz(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.npz(path, size, dataset.existing.array if dataset.existing else None)
 
 
+def _npy(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.npy(path, size, dataset.existing is not None and dataset.existing.rows)
+
+
 def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
 
 
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
-    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "hdf5": _hdf5,
+    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5,
 }  # fmt: skip
 
 

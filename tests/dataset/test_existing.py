@@ -24,6 +24,7 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import LoaderName, Shuffle
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core.content_check import Verification
+from dlio_hpc.core.formats import npy
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
@@ -247,6 +248,31 @@ def test_npz_arrays_of_any_type(tmp_path: Path, mode: str, dtype: Any) -> None:
     assert plan.resolved(made).dataset.sample == made.dataset.sample
     assert made.dataset.sample.size == len(contents[0])
     _check_epochs("native", made, tmp_path / "data", contents, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", *_TYPES], ids=str)
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_rows_of_npy_arrays(tmp_path: Path, mode: str, dtype: Any) -> None:
+    contents = existing.typed(tmp_path / "data", "npy", np.dtype(dtype))
+    made = existing.unscanned("npy", "*", {"rows": True}, mode=mode, batch_size=4, shuffle={"samples": True})
+    made = existing.scanned(tmp_path / "data", tmp_path, made)
+    assert (made.dataset.counts_vary, made.dataset.samples_per_file) == (True, 9)
+    _check_epochs("native", made, tmp_path / "data", contents, 1)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (20, 3), (1, 4)], ids=str)
+@pytest.mark.parametrize("loader", LOADERS)
+def test_npy_files_that_are_samples(tmp_path: Path, loader: LoaderName, shape: tuple[int, ...]) -> None:
+    (tmp_path / "data").mkdir()
+    values = [np.random.default_rng(number).normal(size=shape).astype(">f4") for number in range(7)]
+    for number, value in enumerate(values):
+        np.save(tmp_path / "data" / f"{number}.npy", value)
+    contents = [value.tobytes() for value in values]
+    for mode in ("posix", "framework"):
+        made = existing.unscanned("npy", "*", loader=loader, mode=mode, batch_size=2)
+        made = existing.scanned(tmp_path / "data", tmp_path, made)
+        assert (made.dataset.samples, made.dataset.sample.array_shape) == (7, shape or (1,))
+        _check_epochs(loader, made, tmp_path / "data", contents, 1)
 
 
 @pytest.mark.parametrize("dtype", [*_TYPES, ("<f4", (3,)), h5py.enum_dtype({"cat": 1, "dog": 2}, "i1")], ids=str)
@@ -508,6 +534,47 @@ def test_bad_files_are_refused(tmp_path: Path, kind: str, glob: str, spoil: Any,
         existing.scanned(tmp_path / "data", tmp_path, existing.unscanned(kind, glob))
 
 
+def _in_fortran_order(path: Path) -> None:
+    np.save(path, np.asfortranarray(np.ones((3, 4))))
+
+
+def _objects(path: Path) -> None:
+    np.save(path, np.array([1, "a", None], object), allow_pickle=True)
+
+
+def _hostile(shape: str) -> Any:
+    def write(path: Path) -> None:
+        header = npy.framed(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}", 128)
+        path.write_bytes(header + bytes(48))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("rows", "spoil", "words"),
+    [
+        (True, _in_fortran_order, "0.npy: the array is in Fortran order"),
+        (False, _objects, "0.npy: the array holds Python objects"),
+        (False, _truncated, "0.npy is truncated: its array ends at byte 176, but the file has 175 bytes"),
+        (False, _text, "0.npy is not an npy file that can be read, or is corrupted: the magic string is not correct"),
+        (False, _empty, "0.npy is not an npy file"),
+        (True, _hostile("(9223372036854775807, 2)"), "0.npy is truncated: its array ends at byte"),
+        (False, _hostile("(99999999999999, 99999999999999)"), "0.npy is truncated: its array ends at byte"),
+        (False, _hostile("(-3, 4)"), "needs a first axis"),
+        (True, _hostile("(0, 12)"), "the files hold no samples"),
+        (False, _hostile("(3, 0)"), "needs a first axis"),
+        (False, _hostile("__import__"), "0.npy is not an npy file that can be read, or is corrupted: "),
+        (True, _hostile("(12,)"), "needs a first axis"),
+    ],
+)
+def test_bad_npy_files_are_refused(tmp_path: Path, rows: bool, spoil: Any, words: str) -> None:
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "0.npy", np.zeros((3, 4), "f4"))
+    spoil(tmp_path / "data" / "0.npy")
+    with pytest.raises(ConfigError, match=words):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("npy", "*", {"rows": rows}))
+
+
 def test_a_file_that_is_no_image_is_refused(tmp_path: Path) -> None:
     existing.images(tmp_path / "data")
     (tmp_path / "data" / "class0" / "00.jpg").write_text("<html>not here</html>")
@@ -543,6 +610,7 @@ def test_arrays_of_different_samples_are_refused(tmp_path: Path) -> None:
     [
         ("csv", {}, "format: csv|sample.shape"),
         ("tfrecord", {"array": "x"}, "existing.array is for HDF5 and npz"),
+        ("npz", {"rows": True}, "existing.rows is for format=npy"),
         ("tfrecord", {"sample_bytes": 3}, "existing.sample_bytes is for format=raw"),
     ],
 )
@@ -652,10 +720,11 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     existing.arrays(folder / "npz", "npz", (4,))
     existing.arrays(folder / "hdf5", "hdf5", (4,), chunks=(2, 6, 25), compression="gzip")
     existing.images(folder / "raw", 1)
-    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "hdf5", "raw")}
+    existing.typed(folder / "npy", "npy", np.dtype("f4"))
+    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "npy", "hdf5", "raw")}
 
 
-@pytest.mark.parametrize("kind", ["tfrecord", "npz", "hdf5", "raw"])
+@pytest.mark.parametrize("kind", ["tfrecord", "npz", "npy", "hdf5", "raw"])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 14), st.binary(min_size=1, max_size=8)), max_size=4),

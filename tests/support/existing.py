@@ -85,6 +85,9 @@ def typed(folder: Path, kind: str, dtype: np.dtype[Any], **keys: Any) -> list[by
         if kind == "npz":
             np.savez(folder / f"{number}.npz", x=data.view(dtype))
             continue
+        if kind == "npy":
+            np.save(folder / f"{number}.npy", data.view(dtype))
+            continue
         with h5py.File(folder / f"{number}.hdf5", "w") as file:
             array = file.create_dataset("x", (count, *shape), dtype, **keys)
             array.id.write(h5py.h5s.ALL, h5py.h5s.ALL, data, array.id.get_type())
