@@ -216,7 +216,9 @@ def _start(folder: Path, case: Case) -> tuple[int, int]:
 
         with h5py.File(folder / "0") as file:
             return file["x"].id.get_offset(), 0
-    return {"npz": (npz.DATA_OFFSET, 0), "npy": (128, 0), "tfrecord": (tfrecord.HEAD, tfrecord.FRAME)}.get(case.kind, (0, 0))
+    return {"npz": (npz.DATA_OFFSET, 0), "npy": (128, 0), "tfrecord": (tfrecord.HEAD, tfrecord.FRAME)}.get(
+        case.kind, (0, 0)
+    )
 
 
 def _fio(folder: Path, case: Case, ranks: int) -> float:
