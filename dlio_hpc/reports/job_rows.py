@@ -391,6 +391,8 @@ def _metadata(run: RunOutcome, summary: Summary) -> Iterator[tuple[str, str]]:
     if is_much and origin != "storage":
         state = "files were in memory" if origin == "cached" else "it is unknown whether files were in memory"
         advice = f"; {state}, so this may be the time of the node and not of the file system"
+    elif is_much and run.storage is not None and run.storage.opens_doubt:
+        advice = f"; {run.storage.opens_doubt}"
     elif is_much and workload.dataset.existing is None:
         folders = "" if workload.dataset.subfolders else ", subfolders (dataset.subfolders)"
         advice = (
