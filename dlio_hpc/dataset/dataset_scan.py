@@ -153,7 +153,10 @@ def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
             f"{listing.names[0]} holds samples of {first.dtype} of shape {list(first.shape)}; choose a pattern that "
             "matches only files with the same samples"
         )
-    return first._replace(obstacle="their chunks or filters differ between files") if len(forms) > 1 else first
+    if len(forms) == 1:
+        return first
+    obstacle = min((form.obstacle for form in forms if form.obstacle), default="their chunks differ between files")
+    return first._replace(obstacle=obstacle)
 
 
 def _key_of(dtype: str) -> str:
