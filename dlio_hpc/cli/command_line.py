@@ -45,7 +45,10 @@ def exit_code(program: str, arguments: list[str]) -> int:
     from dlio_hpc.base import log_file
     from dlio_hpc.base.errors import DlioError
 
-    rest, path = _split_log(arguments)
+    try:
+        rest, path = _split_log(arguments)
+    except DlioError as fault:
+        return _document_of_end(program, arguments, fault)
     if path is None or _is_completing(program):
         return _document_of_end(program, rest)
     # click reads the variable as the value of the option, which is not on the command line any more.
@@ -62,7 +65,7 @@ def exit_code(program: str, arguments: list[str]) -> int:
 def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
     """Return two values: the arguments without the option --log-file, which may be anywhere before "--", and the path
     of the log; None if no log is wanted. If the option has no value, return arguments for which click reports the
-    missing value.
+    missing value. Raise ConfigError if the value is empty, or is another option.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     path = os.environ.get("DLIO_HPC_LOG_FILE") or None
@@ -74,13 +77,28 @@ def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
             place += 1
             if place == end:
                 return [*(["submit"] if arguments[0] == "submit" else []), argument], None
-            path = arguments[place]
+            path = _log_path(arguments[place])
         elif argument.startswith("--log-file="):
-            path = argument.partition("=")[2]
+            path = _log_path(argument.partition("=")[2], is_attached=True)
         else:
             rest.append(argument)
         place += 1
     return [*rest, *arguments[end:]], path
+
+
+def _log_path(text: str, is_attached: bool = False) -> str:
+    """Return the value of the option --log-file. Raise ConfigError if it is empty or an option. is_attached: whether
+    the value is given after =, where it may be the name of an option.
+    """
+    from dlio_hpc.base.errors import ConfigError
+
+    if not text:
+        raise ConfigError("--log-file is empty, perhaps because a variable is not set; give the name of a file")
+    if text.startswith("-") and not is_attached:
+        raise ConfigError(
+            f"--log-file takes a value, but {text!r} is an option; if it is the value, write --log-file={text}"
+        )
+    return os.path.expanduser(text)
 
 
 def _versions() -> str:
@@ -198,16 +216,18 @@ _OF_MATPLOTLIB = ("MPLBACKEND", "SOURCE_DATE_EPOCH")
 def _called(program: str, arguments: list[str]) -> object:
     import click
 
-    from dlio_hpc.cli import misread_lines
+    from dlio_hpc.cli import lost_values, misread_lines
     from dlio_hpc.cli.verbs import cli
 
     for name in _OF_MATPLOTLIB:
         os.environ.pop(name, None)
     if program != "dlio-submit":
+        lost_values.refuse(program, cli, arguments)
         misread_lines.refuse(program, cli, arguments)
         return cli.main(arguments, prog_name=program, standalone_mode=False)
     command = cli.get_command(click.Context(cli), "submit")
     assert command is not None
+    lost_values.refuse(program, command, arguments[1:])
     misread_lines.refuse(program, command, arguments[1:])
     return command.main(arguments[1:], prog_name=program, standalone_mode=False)
 
