@@ -68,7 +68,7 @@ def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
     missing value. Raise ConfigError if the value is empty, or is another option.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    path = os.environ.get("DLIO_HPC_LOG_FILE") or None
+    path = os.path.expanduser(os.environ.get("DLIO_HPC_LOG_FILE", "")) or None
     rest: list[str] = []
     place = 0
     while place < end:

@@ -248,6 +248,18 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
     return callback
 
 
+def distinct(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values KEY=VALUE of an option unchanged. Raise a usage error if a key has several values."""
+    given: dict[str, str] = {}
+    for key, _, text in (setting.partition("=") for setting in value):
+        first = given.setdefault(key.strip(), text.strip())
+        if first != text.strip():
+            raise click.BadParameter(
+                f"{key.strip()} is given twice, as {first} and as {text.strip()}; give it once", ctx, param
+            )
+    return value
+
+
 def part(text: str) -> float:
     """Parse a fraction above 0 and below 100 %, such as 5%. Raise ValueError for other values."""
     share = units.share(text)

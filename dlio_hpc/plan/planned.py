@@ -13,6 +13,7 @@ from msgspec import structs
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.config.dlio_benchmark import hydra_settings
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, sweep
@@ -142,6 +143,8 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     path, folders = _file(options), _folders(options)
     of_site, of_workload = _separated((*_existing(options), *options.overrides))
     _check_scanned(options, of_workload)
+    for text in options.sweeps:
+        hydra_settings.refuse(text, workload.is_key, "-P")
     _check_times((*of_workload, *options.sweeps))
     machine = site.load(options.site or site.here(), of_site)
     if path is None:

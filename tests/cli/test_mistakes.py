@@ -1067,7 +1067,7 @@ LINES = (
     Mistake("ranks of all nodes", DEMO + "-n 8",
             ("No such option '-n': give the ranks of each node with --ppn, and the nodes with --nodes",)),
     Mistake("setting of dlio_benchmark", DEMO + "++workload.reader.batch_size=4",
-            ("settings are given by an option: -S workload.reader.batch_size=4",)),
+            ("settings are given by an option: -S reader.batch_size=4",)),
     Mistake("blank between key and value", DEMO + "-S reader.batch_size 8",
             ("-S takes KEY=VALUE: -S reader.batch_size=8",)),
     Mistake("dataset that nobody generates", "dlio-submit demo -s local -d data --generate never",
@@ -1444,8 +1444,143 @@ SYSTEM = (
             ("note   folders", "nowhere does not exist"), code=0),
 )  # fmt: skip
 
+LOST = (
+    *(
+        Mistake(
+            f"option for a value: {line}",
+            f"dlio-hpc {line}",
+            (f"{option} takes a value, but '{value}' is an option", f"if it is the value, write {long}={value}"),
+        )
+        for line, option, value, long in (
+            ("submit demo -s local -d --dry-run", "-d", "--dry-run", "--data"),
+            ("submit demo -s local -o --wait", "-o", "--wait", "--runs"),
+            ("submit demo -s slurm -A --dry-run", "-A", "--dry-run", "--account"),
+            ("submit demo -s slurm -A -slurm", "-A", "-slurm", "--account"),
+            ("submit demo -s slurm -A --dryrun", "-A", "--dryrun", "--account"),
+            ("submit demo -s polaris -A p -d . -q --dry-run", "-q", "--dry-run", "--queue"),
+            ("submit demo -s local -J --dry-run", "-J", "--dry-run", "--job-option"),
+            ("submit demo -s local --archive --nodes=4", "--archive", "--nodes=4", "--archive"),
+            ("submit demo -s local --existing -d", "--existing", "-d", "--existing"),
+            ("report done --html --json", "--html", "--json", "--html"),
+            ("report done --figures -h", "--figures", "-h", "--figures"),
+            ("accept done --criteria nightly --junit --json", "--junit", "--json", "--junit"),
+            ("baseline accept done --message --json", "--message", "--json", "--message"),
+            ("sites new my --to --json", "--to", "--json", "--to"),
+            ("import d.yaml -o --json", "-o", "--json", "--output"),
+            ("history --openmetrics --csv", "--openmetrics", "--csv", "--openmetrics"),
+            ("archive extract a.tar.zst --to --json", "--to", "--json", "--to"),
+            ("--log-file --help", "--log-file", "--help", "--log-file"),
+            ("status --log-file --json", "--log-file", "--json", "--log-file"),
+        )
+    ),
+    Mistake(
+        "option for the second value",
+        DEMO + "--ab old --wait",
+        ("--ab takes 2 values (DIR_A DIR_B), but '--wait' is an option", "give both"),
+    ),
+    Mistake("dash that is the value", DEMO + "--account=--x -d ./--wait", ("--account: no effect",), code=0),
+    Mistake(
+        "option of the batch system is no lost value",
+        "dlio-submit demo -s slurm -d . --dry-run -J --hold -J -H",
+        ("#SBATCH --hold",),
+        code=2,
+    ),
+    *(
+        Mistake(f"= after a short option: {given}", DEMO + given, (f"{given}: write {right}",))
+        for given, right in {
+            "-A=proj": "-A proj or --account=proj",
+            "-q=debug": "-q debug or --queue=debug",
+            "-d=data": "-d data or --data=data",
+            "-o =runs": "-o runs or --runs=runs",
+            "-s=local": "-s local or --site",
+            "-t=30": "-t 30 or --time=30",
+            "-S=train.epochs=2": "-S train.epochs=2 or --set=train.epochs=2",
+        }.items()
+    ),
+    Mistake("= without a value", DEMO + "-A=", ("-A= has no value, perhaps because a variable is not set",)),
+    *(
+        Mistake(
+            f"empty value: {line}", f"dlio-hpc {line}", ("the value is empty, perhaps because a variable is not set",)
+        )
+        for line in (
+            "submit demo -s '' -d .",
+            "submit demo -s slurm -A '' -d . --dry-run",
+            "submit demo --suite ''",
+            "submit demo -S ''",
+            "report ''",
+            "cancel ''",
+            "compare done --baseline ''",
+            "history --site ''",
+            "submit ''",
+            "submit demo --seed ''",
+            "baseline accept done --message ''",
+        )
+    ),
+    Mistake("empty log", "dlio-hpc status --log-file ''", ("--log-file is empty",)),
+    *(
+        Mistake(f"other dash: {dash!r}", DEMO + dash, (f"{dash} begins with another sign ({sign})", f"write {right}"))
+        for dash, sign, right in (
+            ("\u2013dry-run", "en dash, U+2013", "--dry-run"),
+            ("\u2014wait", "em dash, U+2014", "--wait"),
+            ("\u2212d", "minus sign, U+2212", "-d"),
+            ("-\u2013nodes=2", "en dash, U+2013", "--nodes=2"),
+        )
+    ),
+    Mistake(
+        "user without a home",
+        DEMO + "--data=~nosuchuser/x",
+        ("the home folder ~nosuchuser is not known", "for a file or folder of this name: ./~nosuchuser/x"),
+    ),
+    *(
+        Mistake(f"~ of the home folder: {line}", f"HOME=/proc/me {line}", ("/proc/me",), code=code)
+        for line, code in {
+            DEMO + "--data=~/x": 0,
+            DEMO + "--runs=~/x": 0,
+           
+            "DLIO_HPC_DATA=~/x " + DEMO: 0,
+            "dlio-submit demo --site=~/x.yaml": 2,
+            "dlio-hpc report '~/x'": 2,
+            "dlio-submit '~/x.yaml' -s local": 2,
+            "dlio-submit 'dlio:~/x.yaml' -s local": 2,
+            "DLIO_HPC_SITE_PATH=~/x " + DEMO: 2,
+            "DLIO_HPC_DLIO_CONFIGS=~/x dlio-submit dlio:a": 2,
+            "DLIO_HPC_LOG_FILE=~/x dlio-hpc status": 2,
+        }.items()
+    ),
+    Mistake(
+        "key given twice",
+        DEMO + "-S reader.read_threads=2 -S reader.read_threads=4",
+        ("reader.read_threads is given twice, as 2 and as 4; give it once",),
+    ),
+    Mistake(
+        "key given twice, in datasize",
+        "dlio-hpc datasize demo -N 1 --ppn 1 --memory 1GiB -S a=2 -S a=4",
+        ("a is given twice, as 2 and as 4",),
+    ),
+    Mistake("key given twice with one value", DEMO + "-S reader.read_threads=2 -S reader.read_threads=2", (), code=0),
+    *(
+        Mistake(f"form of dlio_benchmark: {text}", DEMO + text, (advice,))
+        for text, advice in {
+            "++workload.reader.read_threads=4": "-S reader.read_threads=4",
+            "+reader.read_threads=4": "-S reader.read_threads=4",
+            "workload.reader.read_threads=4": "-S reader.read_threads=4",
+            "dataset.num_files_train=4": "-S dataset.files=4",
+            "+workload.workflow.generate_data=on": "instead of workflow.generate_data: --generate auto (the default)",
+            "++workload.dataset.data_folder=/a": "instead of dataset.data_folder: --data /a",
+            "++workload.no.such=1": "workloads have no key no.such; dlio-hpc schema workload --text lists the keys",
+            "'~workload.train.epochs'": "a key cannot be removed; leave train.epochs out of a copy of the workload",
+            "workload=unet3d_h100": "a workload is given by its name alone, unet3d_h100 or, with the file of "
+            "dlio_benchmark, dlio:unet3d_h100",
+            "-S workload.dataset.num_files_train=8": "form of dlio_benchmark; use: -S dataset.files=8",
+            "-S ++reader.odirect=true": "use: -S reader.direct=true",
+            "-P workload.reader.read_threads=1,2": "use: -P reader.read_threads=1,2",
+        }.items()
+    ),
+)
+
 TABLES = {
-    "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
+    "lost values": LOST, "names": NAMES,
+    "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
     "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
     "system": SYSTEM, "habits": HABITS, "logs": LOGS, "nothing": NOTHING, "studies": IN_STUDIES,
