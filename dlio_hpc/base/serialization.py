@@ -4,6 +4,7 @@ import functools
 import math
 import re
 import reprlib
+import stat
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ T = TypeVar("T")
 _PLAIN, _DEEPEST = 8000, 100
 # Maximum number of values of a YAML text, those that its aliases repeat included.
 _MOST_VALUES = 1_000_000
+# Maximum size in bytes of a text file, and beginnings of the paths of pipes that the caller of this process has opened.
+_MOST_BYTES, _OWN_PIPES = 64 << 20, ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 # Errors of PyYAML for unusual tags, keys or depth.
 _UNUSUAL = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 # Largest number written with an exponent, such as 1e5, that is read as a whole number. Larger ones are not exact.
@@ -66,9 +69,18 @@ def read_yaml(path: Path) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file. Raise ConfigError if it cannot be read."""
+    """Read a text file. Raise ConfigError if it cannot be read, is no regular file, or is very large. Pipes of this
+    process, such as /dev/stdin and <(...) of a shell, are read, too.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(_OWN_PIPES)):
+            raise ConfigError(f"{path} is not a regular file; give a file, or /dev/stdin to read from a pipe")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(f"{path} has more than {units.format_size(_MOST_BYTES)}, too much for a YAML file")
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as fault:
         odd = f"byte {fault.start} is {fault.object[fault.start]:#04x}"
         raise ConfigError(f"cannot read {path}: it is not a text file in UTF-8 ({odd})") from fault

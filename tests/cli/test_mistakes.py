@@ -5,9 +5,12 @@ message is not good enough, the program changes, and not the row. A new key or o
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
@@ -1482,8 +1485,8 @@ LOST = (
     Mistake(
         "option of the batch system is no lost value",
         "dlio-submit demo -s slurm -d . --dry-run -J --hold -J -H",
-        ("#SBATCH --hold",),
-        code=2,
+        ("#SBATCH --hold", "#SBATCH -H"),
+        code=0,
     ),
     *(
         Mistake(f"= after a short option: {given}", DEMO + given, (f"{given}: write {right}",))
@@ -1536,7 +1539,6 @@ LOST = (
         for line, code in {
             DEMO + "--data=~/x": 0,
             DEMO + "--runs=~/x": 0,
-           
             "DLIO_HPC_DATA=~/x " + DEMO: 0,
             "dlio-submit demo --site=~/x.yaml": 2,
             "dlio-hpc report '~/x'": 2,
@@ -1649,3 +1651,50 @@ def test_the_same_log_twice_is_no_comparison(place: Path, tmp_path: Path) -> Non
 def test_the_table_is_large_and_names_are_unique() -> None:
     rows = [f"{table}: {row.name}" for table, rows in TABLES.items() for row in rows]
     assert len(rows) == len(set(rows)) >= 150
+
+
+@pytest.mark.parametrize("line", ["dlio-submit ./p -s local --dry-run", f"{DEMO} -s ./p", "dlio-hpc import ./p",
+                                  "dlio-submit /dev/zero -s local --dry-run", "dlio-hpc accept done --criteria ./p",
+                                  "dlio-submit --suite ./p.yaml -s local --dry-run"])  # fmt: skip
+def test_a_pipe_with_a_name_and_a_device_are_no_yaml_files(line: str, place: Path, tmp_path: Path) -> None:
+    (tmp_path / "dlio-runs").symlink_to(place / "dlio-runs")
+    os.mkfifo(tmp_path / "p")
+    os.mkfifo(tmp_path / "p.yaml")
+    done = runner(tmp_path)(*shlex.split(line))
+    assert done.code == 2
+    assert "is not a regular file; give a file, or /dev/stdin to read from a pipe" in done.err
+
+
+def test_a_yaml_file_that_does_not_end_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "w.yaml").open("wb") as file:
+        file.truncate(1 << 40)
+    done = runner(tmp_path)(*shlex.split(DRY))
+    assert (done.code, "w.yaml has more than 64 MiB" in done.err) == (2, True), done.err
+
+
+def test_a_workload_is_read_from_a_pipe_of_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(W)
+    program = f"{sys.executable} -m dlio_hpc submit"
+    for line in (
+        f"{program} /dev/stdin -s local --dry-run < <(cat w.yaml)",
+        f"{program} <(cat w.yaml) -s local --dry-run",
+    ):
+        done = subprocess.run(["bash", "-c", line], check=False, cwd=tmp_path, capture_output=True, text=True)
+        assert "#!/bin/bash" in done.stdout, done.stderr
+
+
+def test_status_names_folders_that_it_does_not_list(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    for name in ("good", "lost", "private"):
+        shutil.copytree(place / "dlio-runs" / "done", runs / name)
+    (runs / "lost" / rundir.JOB).unlink()
+    (runs / "private" / rundir.JOB).unlink()  # as for a user without permission; root may read all folders
+    may_access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "private" and may_access(path, mode))
+    done = runner(tmp_path)("dlio-hpc", "status", "-o", "runs")
+    assert done.code == 0
+    assert len(re.findall("completed", done.out)) == 1
+    assert "note: 1 folder cannot be read (Permission denied): private\n" in done.err
+    assert "note: 1 folder of jobs without job.json: lost; if runs/archive has the archive" in done.err
