@@ -80,13 +80,50 @@ def classified(fault: Exception) -> DlioError:
     """
     if isinstance(fault, DlioError):
         return fault
-    if (known := _of_environment(fault)) is not None:
+    if (known := _of_environment(fault) or of_import(fault)) is not None:
         return known
     if isinstance(fault, OSError):
         return InfrastructureError(of_system(fault))
     if isinstance(fault, MemoryError) or type(fault).__module__.partition(".")[0] in _LIBRARIES:
         return InfrastructureError(str(fault) or type(fault).__name__)
     return Unexpected(f"a bug in dlio-hpc, please report it: {type(fault).__name__}: {fault}")
+
+
+# Folder of this package.
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def of_import(fault: BaseException) -> InfrastructureError | None:
+    """Return the error for a package of others that failed while it was imported, such as a package for another version
+    of Python in a folder of PYTHONPATH. Return None for other exceptions.
+    """
+    place = _failed_module(fault)
+    if place is None:
+        return None
+    folders = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    # A folder of PYTHONPATH may be the checkout of dlio-hpc, with its Python environment.
+    is_below = [place.startswith(f"{folder}/") and "/site-packages/" not in place[len(folder) :] for folder in folders]
+    folder = next((folder for folder, below in zip(folders, is_below, strict=True) if below), None)
+    cause = f"{type(fault).__name__}: {' '.join(str(fault).split())}"
+    advice = (
+        f"install its package again for {sys.executable}" if folder is None
+        else f"PYTHONPATH has the folder {folder}; unset it, or the module that sets it"
+    )  # fmt: skip
+    return InfrastructureError(f"cannot import {place} ({cause}); {advice}")
+
+
+def _failed_module(fault: BaseException) -> str | None:
+    """Return the path of the module of others whose code failed while dlio-hpc imported it; None if there is none."""
+    place = fault.filename if isinstance(fault, SyntaxError) else None
+    trace = fault.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(_OWN):
+            place = fault.filename if isinstance(fault, SyntaxError) else None
+        elif code.co_name == "<module>":
+            place = code.co_filename
+        trace = trace.tb_next
+    return None if place is None or place.startswith((_OWN, "<")) else os.path.abspath(place)
 
 
 def _of_environment(fault: Exception) -> InfrastructureError | None:

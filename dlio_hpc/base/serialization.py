@@ -7,6 +7,7 @@ import reprlib
 import stat
 import types
 import typing
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +53,10 @@ _MISTAKES = {
     "but found another document": "the file has two documents (---); split it into two files",
     "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
+# A blank that is none for YAML, at the beginning of a line, after a colon or at the end, outside of quotes and comments.
+_ODD_BLANK = re.compile(
+    r"""^(?:[ \t-]*|[^#'"]*:[ \t]*|[^#'"]*(?=.[ \t]*(?:#|$)))(?P<sign>[\u00a0\u2000-\u200b\u202f\u205f\u3000])"""
+)
 _TAB = "a tab at the beginning; indent with blanks"
 
 
@@ -167,6 +172,8 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     import yaml
 
+    if not text.isascii():
+        _refuse_odd_blanks(text, source)
     try:
         if len(text) > _PLAIN or "*" in text:
             _check_size(text, source)
@@ -177,6 +184,19 @@ def parse_yaml(text: str, source: str) -> Any:
         raise ConfigError(f"{source}{line}: {_mistake(fault, text)}") from fault
     except _UNUSUAL as fault:
         raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
+
+
+def _refuse_odd_blanks(text: str, source: str) -> None:
+    """Raise ConfigError if a line has another sign in place of a blank where blanks have a meaning, as in text from a
+    document. YAML would take this sign for a part of a key or a value.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if (match := _ODD_BLANK.search(line)) is not None:
+            place = f"{source}, line {number}" if "\n" in text else source
+            sign = match["sign"]
+            raise ConfigError(
+                f"{place}: {unicodedata.name(sign).lower()} (U+{ord(sign):04X}) in place of a blank; type a blank"
+            )
 
 
 def _mark(fault: Exception) -> Any:

@@ -33,9 +33,22 @@ def _run(program: str, arguments: list[str]) -> None:
 
     # Objects from the start-up live to the end. Scanning them would take a tenth of the time of a short command.
     gc.disable()
-    code = exit_code(program, arguments)
+    code = _guarded_exit_code(program, arguments)
     gc.freeze()
     sys.exit(code)
+
+
+def _guarded_exit_code(program: str, arguments: list[str]) -> int:
+    """Run the command and return its exit code, even if a package cannot be imported that reports of failures need."""
+    try:
+        return exit_code(program, arguments)
+    except Exception as fault:
+        from dlio_hpc.base.errors import of_import
+
+        if (known := of_import(fault)) is None:
+            raise
+        print(f"{program}: {known}", file=sys.stderr)
+        return known.exit_code
 
 
 def exit_code(program: str, arguments: list[str]) -> int:
@@ -178,7 +191,7 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
     """Call `action` and flush stdout. Report a failure in one line on stderr. Return the end of the command."""
     import click
 
-    from dlio_hpc.base.errors import Incomplete, InfrastructureError, Unexpected, classified
+    from dlio_hpc.base.errors import Incomplete, InfrastructureError, Unexpected, classified, of_import
 
     try:
         code = action()
@@ -197,7 +210,7 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
         # click raises this when a write to a pipe fails. This pipe is neither stdout nor stderr, because _Output
         # handles these.
         closed = InfrastructureError("another program closed a pipe to which dlio-hpc was writing")
-        return _complain(program, arguments, closed)
+        return _complain(program, arguments, of_import(end) or closed)
     except (KeyboardInterrupt, click.Abort):
         return _complain(program, arguments, Incomplete("interrupted"))
     except Exception as fault:  # noqa: BLE001 - any failure is reported and has an exit code

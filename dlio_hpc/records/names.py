@@ -90,8 +90,8 @@ def overlooked(runs: Path, listed: Collection[Path]) -> Iterator[str]:
         lost = [path for path in others if path not in unreadable and (path / rundir.PLAN).is_file()]
         if lost:
             yield (
-                f"{counted(len(lost), 'folder')} of jobs without {rundir.JOB}: {_some(lost)}; if {runs / 'archive'} has "
-                "the archive of a job, dlio-hpc report shows it"
+                f"{counted(len(lost), 'folder')} of jobs without {rundir.JOB}: {_some(lost)}; if {runs / 'archive'} "
+                "has the archive of a job, dlio-hpc report shows it"
             )
 
 

@@ -1580,7 +1580,37 @@ LOST = (
     ),
 )
 
+BLANKS = (
+    *(
+        Mistake(
+            f"other blank {name}",
+            DRY,
+            (f"w.yaml, line 2: {sign} in place of a blank; type a blank",),
+            _w(W.replace("dataset: ", text, 1)),
+        )
+        for name, text, sign in (
+            ("after a colon", "dataset:\u00a0", "no-break space (U+00A0)"),
+            ("before a key", "\u00a0dataset: ", "no-break space (U+00A0)"),
+            ("of an ideograph", "dataset: \u3000", "ideographic space (U+3000)"),
+        )
+    ),
+    Mistake(
+        "other blank of a key below",
+        DRY,
+        ("w.yaml, line 3: no-break space (U+00A0) in place of a blank",),
+        _w("name: w\ndataset:\n\u00a0 format: npz\n"),
+    ),
+    Mistake(
+        "other blank at the end", DRY, ("w.yaml, line 1: no-break space (U+00A0)",), _w(W.replace("w\n", "w\u00a0\n"))
+    ),
+    Mistake("other blank in an option", DEMO + "-S 'reader.loader=native\u00a0'", ("no-break space (U+00A0)",)),
+    Mistake(
+        "other blank in a text", DRY, (), _w(W + "description: 'a\u00a0b' # \u00a0 c\u00a0\nsource: a\u00a0b\n"), 0
+    ),
+)
+
 TABLES = {
+    "blanks": BLANKS,
     "lost values": LOST, "names": NAMES,
     "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
@@ -1698,3 +1728,17 @@ def test_status_names_folders_that_it_does_not_list(
     assert len(re.findall("completed", done.out)) == 1
     assert "note: 1 folder cannot be read (Permission denied): private\n" in done.err
     assert "note: 1 folder of jobs without job.json: lost; if runs/archive has the archive" in done.err
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("click", "raise ImportError('built for Python 2')"), ("msgspec", "print 'x'"),
+    ("yaml", "raise AttributeError('a')"), ("random", "raise SystemExit(3)"), ("jinja2", "import no_such_module"),
+])  # fmt: skip
+def test_a_package_of_another_python_is_named(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / f"{name}.py").write_text(f"{text}\n")
+    python_path = f"{tmp_path / 'other'}:{Path(__file__).parents[2]}"
+    done = runner(tmp_path)(*shlex.split(DEMO), PYTHONPATH=python_path)
+    assert done.code == 6
+    assert f"dlio-submit: cannot import {tmp_path}/other/{name}.py (" in done.err
+    assert f"PYTHONPATH has the folder {tmp_path}/other; unset it" in done.err
