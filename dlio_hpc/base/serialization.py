@@ -53,7 +53,7 @@ _MISTAKES = {
     "but found another document": "the file has two documents (---); split it into two files",
     "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
-# A blank that is none for YAML, at the beginning of a line, after a colon or at the end, outside of quotes and comments.
+# A blank that is none for YAML: at the beginning or end of a line, or after a colon; outside of quotes and comments.
 _ODD_BLANK = re.compile(
     r"""^(?:[ \t-]*|[^#'"]*:[ \t]*|[^#'"]*(?=.[ \t]*(?:#|$)))(?P<sign>[\u00a0\u2000-\u200b\u202f\u205f\u3000])"""
 )

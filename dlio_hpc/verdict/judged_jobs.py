@@ -70,8 +70,10 @@ def refresh(where: Path, report: Report) -> None:
 
 def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
     """Return the jobs with these names. A name may also be the name of a study. It then selects the study's jobs that
-    measured something or failed. Raise ConfigError if a name is unknown.
+    measured something or failed. Raise ConfigError if a name is unknown, or if `archive` is no folder of archives.
     """
+    if archive is not None:
+        folder(archive, runs)
     selections = [_named(name, archive, runs, report) for name in given]
     missing = dict.fromkeys(line for selection in selections for line in selection.missing)
     return Selection([job for selection in selections for job in selection.jobs], list(missing))

@@ -1609,7 +1609,55 @@ BLANKS = (
     ),
 )
 
+NEARBY = (
+    Mistake(
+        "file with another ending",
+        "dlio-submit ./w.yml -s local --dry-run",
+        ("cannot read w.yml: there is no such file; did you mean 'w.yaml'?",),
+        _w(W),
+    ),
+    Mistake(
+        "file misspelt",
+        "dlio-submit work/unet.yaml -s local --dry-run",
+        ("did you mean 'work/unet3d.yaml'?",),
+        {"work/unet3d.yaml": W},
+    ),
+    Mistake(
+        "name with an ending",
+        "dlio-submit demo.yaml -s local --dry-run",
+        ("there is no such file; did you mean the workload 'demo'?",),
+    ),
+    Mistake(
+        "site with an ending",
+        "dlio-submit demo -s perlmutter.yaml --dry-run",
+        ("there is no such file; did you mean the site 'perlmutter'?",),
+    ),
+    Mistake(
+        "file that is like no other",
+        "dlio-submit zzz.yaml -s local --dry-run",
+        ("cannot read zzz.yaml: No such file or directory",),
+    ),
+    Mistake(
+        "workload as a site",
+        "dlio-submit ./w.yaml -s ./w.yaml --dry-run",
+        ("w.yaml is a workload", "This command needs a site profile (option -s)"),
+        _w(W),
+    ),
+    Mistake(
+        "folder of datasets for jobs",
+        DEMO + "-d sets -o sets",
+        ("--runs sets is a folder of datasets; give a folder outside of it",),
+        {"sets/npz-1/dlio-dataset.json": "{}"},
+    ),
+    Mistake(
+        "folder of jobs for archives, in compare",
+        "dlio-hpc compare done --archive dlio-runs",
+        ("dlio-runs is a folder of jobs", "give the folder of archives with --archive: dlio-runs/archive"),
+    ),
+)
+
 TABLES = {
+    "nearby": NEARBY,
     "blanks": BLANKS,
     "lost values": LOST, "names": NAMES,
     "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
@@ -1742,3 +1790,13 @@ def test_a_package_of_another_python_is_named(name: str, text: str, tmp_path: Pa
     assert done.code == 6
     assert f"dlio-submit: cannot import {tmp_path}/other/{name}.py (" in done.err
     assert f"PYTHONPATH has the folder {tmp_path}/other; unset it" in done.err
+
+
+def test_a_dead_link_is_no_folder_for_data(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/nope/x")
+    for options in ("-d link", "-d link/data", "-d . -o link", "-d . --archive link"):
+        done = runner(tmp_path)(*shlex.split(DEMO), *options.split())
+        assert done.code == 2
+        assert "link is a link to /nope/x, which does not exist; create that folder, or correct the link" in done.err
+    done = runner(tmp_path)(*shlex.split("dlio-submit demo -s slurm --dry-run -d link"))
+    assert (done.code, "link is a link to /nope/x, which does not exist here" in done.err) == (0, True)
