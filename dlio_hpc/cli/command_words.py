@@ -24,6 +24,11 @@ def find_option(command: click.Command, name: str) -> click.Option | None:
     return next((option for option in options if name in (*option.opts, *option.secondary_opts)), None)
 
 
+def starts_program(command: click.Command) -> bool:
+    """Return whether a command starts another program, to which all words from its first argument on belong."""
+    return not command.context_settings.get("allow_interspersed_args", True)
+
+
 def value_count(option: click.Option | None) -> int:
     """Return the number of words that an option takes."""
     return 0 if option is None or option.is_flag or option.count else option.nargs
@@ -40,5 +45,5 @@ def given_options(command: click.Command, arguments: Sequence[str]) -> Iterator[
         if word.startswith("-"):
             yield word, arguments[place:]
             place += value_count(find_option(command, word))
-        elif not command.allow_interspersed_args:
+        elif starts_program(command):
             return

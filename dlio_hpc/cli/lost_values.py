@@ -1,12 +1,13 @@
 """Options whose value was lost or is not the one that was meant. click would accept these values: the next option, as
 in -A --dry-run, or =VALUE after a short option, as in -A=proj. A dash from a document is no hyphen, and click takes the
-option for an argument.
+option for an argument; quotation marks from a document become a part of the value.
 """
 
 import re
 import shlex
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 
 import click
 
@@ -18,8 +19,10 @@ _LONG = re.compile(r"--[A-Za-z][\w-]*(=.*)?", re.DOTALL)
 _SHORT_EQUALS = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
 # Dashes that documents and web pages have in place of hyphens, at the beginning of a word.
 _DASHES = re.compile("-?[\u2010-\u2015\u2212\ufe58\ufe63\uff0d][-\u2010-\u2015\u2212\ufe58\ufe63\uff0d]*")
-# Metavar of the option whose values are options of the batch system.
-_OF_BATCH_SYSTEM = "OPT"
+# Quotation marks of documents, which a shell takes for a part of the word.
+_QUOTES = re.compile("([\u2018-\u201f\u00ab\u00bb])(?P<text>.*?)[\u2018-\u201f\u00ab\u00bb]?", re.DOTALL)
+# Metavars of the option with text of the user, and of the option whose values are options of the batch system.
+_TEXT, _OF_BATCH_SYSTEM = "TEXT", "OPT"
 
 
 def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> None:
@@ -27,8 +30,9 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
     own = arguments[: list(arguments).index("--")] if "--" in arguments else arguments
     command, depth = command_words.called(command, own)
     context = click.Context(command, info_name=" ".join([program, *own[:depth]]), **command.context_settings)
-    if command.allow_interspersed_args:
+    if not command_words.starts_program(command):
         _refuse_dashes(command, own[depth:], context)
+        _refuse_quotes(command, own[depth:], context)
     for word, following in command_words.given_options(command, own[depth:]):
         _refuse_equals(command, word, following, context)
         option = command_words.find_option(command, word)
@@ -49,6 +53,17 @@ def _refuse_dashes(command: click.Command, arguments: Sequence[str], context: cl
                 f"{word} begins with another sign ({unicodedata.name(sign).lower()}, U+{ord(sign):04X}) than the "
                 f"hyphen of the keyboard; write {right}{equals}{value}", context,
             )  # fmt: skip
+
+
+def _refuse_quotes(command: click.Command, arguments: Sequence[str], context: click.Context) -> None:
+    for before, word in pairwise(["", *arguments]):
+        option = command_words.find_option(command, before)
+        quoted = _QUOTES.fullmatch(word)
+        if quoted is not None and (option is None or option.metavar != _TEXT):
+            raise click.UsageError(
+                f"{word} has quotation marks of a document, which the shell does not know; write '{quoted['text']}'",
+                context,
+            )
 
 
 def _is_name(command: click.Command, name: str, context: click.Context) -> bool:

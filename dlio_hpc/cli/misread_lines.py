@@ -54,7 +54,7 @@ def _refuse_file_of_flag(
     program: str, command: click.Command, arguments: Sequence[str], depth: int, context: click.Context
 ) -> None:
     """Raise a usage error if a flag that prints data is followed by the name of a file, such as --csv out.csv."""
-    if not command.allow_interspersed_args:
+    if command_words.starts_program(command):
         return
     for place, (flag, file) in enumerate(pairwise(arguments)):
         option = command_words.find_option(command, flag) if place >= depth else None

@@ -146,6 +146,8 @@ def _hint(folder: Path, name: str) -> str:
     """Return a suggestion for an unknown name: a similar name of the same kind or, if there is none, of another kind.
     Return "" if no name is similar.
     """
+    if name == "-":
+        return "to read the file from a pipe, give /dev/stdin; "
     if hint := name_hint(name, names(folder)):
         return hint
     kinds = {kind: nearest_name(name, names(place)) for place, kind in _KINDS.items() if place != folder}

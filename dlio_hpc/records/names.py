@@ -11,6 +11,7 @@ from pathlib import Path
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import counted
 from dlio_hpc.batch import abandoned_files, job_record
+from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import rundir
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records import study_outcome
@@ -72,6 +73,7 @@ def _all(runs: Path) -> list[Path]:
         rests = ", only leftover files of killed submissions (dlio-hpc clean removes them)"
         left = rests if any(abandoned_files.rests(runs)) else ""
         left = left if runs.is_dir() else ", which does not exist"
+        folder_kinds.refuse_other(runs, "jobs", "--runs")
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]
 

@@ -54,6 +54,8 @@ def folder(archive: Path | None, runs: Path) -> Path:
             "-o/--runs, or the folder of archives with --archive"
         )
     if not path.is_dir():
+        if archive is None:
+            folder_kinds.refuse_other(runs, "jobs", "--runs")
         raise ConfigError(f"{path} is not a folder of archives; give the folder with --archive")
     folder_kinds.refuse_other(path, "archives", "--archive")
     return path

@@ -1529,6 +1529,17 @@ LOST = (
             ("-\u2013nodes=2", "en dash, U+2013", "--nodes=2"),
         )
     ),
+    *(
+        Mistake(
+            f"quotation marks of a document: {word}",
+            DEMO + word,
+            (f"{word.split()[-1]} has quotation marks", f"write {right}"),
+        )
+        for word, right in {
+            "-S \u201creader.read_threads=4\u201d": "'reader.read_threads=4'",
+            "--existing \u2018*.npz\u2019": "'*.npz'",
+        }.items()
+    ),
     Mistake(
         "user without a home",
         DEMO + "--data=~nosuchuser/x",
@@ -1631,6 +1642,19 @@ NEARBY = (
         "site with an ending",
         "dlio-submit demo -s perlmutter.yaml --dry-run",
         ("there is no such file; did you mean the site 'perlmutter'?",),
+    ),
+    Mistake(
+        "pipe as in other programs",
+        "dlio-submit - -s local --dry-run",
+        ("to read the file from a pipe, give /dev/stdin",),
+    ),
+    *(
+        Mistake(
+            f"folder of archives for jobs: {verb}",
+            f"dlio-hpc {verb} -o dlio-runs/archive",
+            ("dlio-runs/archive is a folder of archives; give the folder of jobs with --runs: dlio-runs",),
+        )
+        for verb in ("status", "collect", "history", "baseline list")
     ),
     Mistake(
         "file that is like no other",
