@@ -95,21 +95,36 @@ _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 def of_import(fault: BaseException) -> InfrastructureError | None:
     """Return the error for a package of others that failed while it was imported, such as a package for another version
-    of Python in a folder of PYTHONPATH. Return None for other exceptions.
+    of Python in a folder of PYTHONPATH, or that lacks a name there. Return None for other exceptions.
     """
-    place = _failed_module(fault)
+    place, cause = _failed_module(fault), f"{type(fault).__name__}: {' '.join(str(fault).split())}"
+    folder = None if place is None else _in_python_path(place)
+    if place is None and (lacking := _lacking_module(fault)) is not None:
+        place, folder = lacking, _in_python_path(lacking)
+        if folder is None:
+            return None  # a bug in dlio-hpc is more likely
     if place is None:
         return None
-    folders = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-    # A folder of PYTHONPATH may be the checkout of dlio-hpc, with its Python environment.
-    is_below = [place.startswith(f"{folder}/") and "/site-packages/" not in place[len(folder) :] for folder in folders]
-    folder = next((folder for folder, below in zip(folders, is_below, strict=True) if below), None)
-    cause = f"{type(fault).__name__}: {' '.join(str(fault).split())}"
     advice = (
         f"install its package again for {sys.executable}" if folder is None
         else f"PYTHONPATH has the folder {folder}; unset it, or the module that sets it"
     )  # fmt: skip
     return InfrastructureError(f"cannot import {place} ({cause}); {advice}")
+
+
+def _in_python_path(path: str) -> str | None:
+    """Return the folder of PYTHONPATH that has a module; None if there is none. The folder of dlio-hpc is no answer: it
+    may be a checkout, with its own Python environment.
+    """
+    folders = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return next((name for name in folders if path.startswith(f"{name}/") and not _OWN.startswith(f"{name}/")), None)
+
+
+def _lacking_module(fault: BaseException) -> str | None:
+    """Return the path of the module that lacks a name that dlio-hpc uses; None for other exceptions."""
+    if isinstance(fault, ImportError):
+        return fault.path
+    return getattr(fault.obj, "__file__", None) if isinstance(fault, AttributeError) else None
 
 
 def _failed_module(fault: BaseException) -> str | None:

@@ -1804,7 +1804,8 @@ def test_status_names_folders_that_it_does_not_list(
 
 @pytest.mark.parametrize(("name", "text"), [
     ("click", "raise ImportError('built for Python 2')"), ("msgspec", "print 'x'"),
-    ("yaml", "raise AttributeError('a')"), ("random", "raise SystemExit(3)"), ("jinja2", "import no_such_module"),
+    ("yaml", "raise AttributeError('a')"), ("random", "raise SystemExit(3)"),
+    ("jinja2", "import no_such_module"), ("msgspec", "version = 1"), ("click", "Path = 1"),
 ])  # fmt: skip
 def test_a_package_of_another_python_is_named(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
