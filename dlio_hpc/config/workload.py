@@ -14,7 +14,7 @@ from dlio_hpc.base import key_faults, serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
+from dlio_hpc.config.dataset_keys import Column, Dataset
 from dlio_hpc.config.dlio_benchmark import hydra_settings, workload_files
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
@@ -229,7 +229,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if dataset.format == "parquet":
             size = dataset.row_group_samples * max(column.bytes for column in dataset.all_columns)
         else:
-            chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+            chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
             size = max(dataset.largest, chunk if dataset.is_chunked else 0)
         if reader.direct and not fits_blocks(dataset):  # includes the blocks at both ends
             size = (-(-size // BLOCK) + 1) * BLOCK
