@@ -57,8 +57,8 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
     """Type of the array's values; null: float32. Example: float32"""
     stored_dtype: Annotated[str, Meta(pattern=_STORED_TYPE, description="NumPy's string for a type")] | None = None
-    """Type of the values in existing files, if it is none of the types of `dtype`, such as >u2 for big-endian uint16.
-    dlio-hpc sets this key; leave it null.
+    """Type of the values in existing files, as NumPy writes it, if it is none of the types of `dtype`. dlio-hpc sets
+    this key; leave it null. Example: ">u2"
     """
     bytes: units.Size | None = None
     """Size of a sample, instead of `shape` and `dtype`. Example: 150 KiB"""

@@ -725,7 +725,7 @@ EXISTING = (
     Mistake(
         "compressed records",
         DEMO + "-d data --existing '*' -S dataset.format=tfrecord",
-        ("a.tfrecord is compressed with gzip",),
+        ("a.tfrecord is compressed (compression_type GZIP)",),
         {"data/a.tfrecord": b"\x1f\x8b\x08\x00aaaaaaaaaaaa"},
     ),
     Mistake(
