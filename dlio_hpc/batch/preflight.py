@@ -16,7 +16,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.command import CommandMissing, Unanswered, ask
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
 from dlio_hpc.base.units import counted
-from dlio_hpc.batch import container, job_record, jobscript, launchers
+from dlio_hpc.batch import container, job_output, job_record, jobscript, launchers, setup_failures
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.job_state import await_release
 from dlio_hpc.batch.job_watch import Watched, watch
@@ -503,9 +503,13 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         raise _failure(smallest, record)
     took = time.monotonic() - started
     await_release(directory)
+    failures = setup_failures.of_job(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
     probe_verdict = verdict_file.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     safe_folders.discard(directory)
+    yield from (PreflightFinding("note", "setup", failure.text()) for failure in failures)
+    if made.site.setup and not failures:
+        yield PreflightFinding("ok", "setup", f"{counted(len(made.site.setup), 'line')} of site.setup succeeded")
     yield PreflightFinding(
         "ok",
         "launch",
@@ -553,10 +557,8 @@ def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
 def _last_line(directory: Path) -> str:
     errors = directory / rundir.STDERR
     printed = errors.read_text(errors="replace").split("\n") if errors.exists() else []
-    lines = [line for line in printed if line.strip()]
-    # hydra's own lines are less informative
-    last = ([line for line in lines if not line.startswith("[mpiexec@")] or lines)[-1:]
-    return f"{' '.join(last)} (see {errors})" if last else f"see {directory}"
+    last = job_output.telling_line([line for line in printed if line.strip()])
+    return f"{last} (see {errors})" if last else f"see {directory}"
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
