@@ -8,7 +8,7 @@ _LITTLE_SAID = re.compile(r"\[(mpiexec|proxy:)|srun: |mpirun |Primary job |(prte
 
 
 def telling_line(lines: Sequence[str]) -> str:
-    """Return the last line that is neither of a launcher nor a frame of a traceback. If there is none, return the last
+    """Return the last line that is neither of a launcher nor a frame of a traceback. If there is none, return the first
     line; for no lines, return an empty text.
     """
-    return next((line for line in reversed(lines) if not _LITTLE_SAID.match(line)), lines[-1] if lines else "").strip()
+    return next((line for line in reversed(lines) if not _LITTLE_SAID.match(line)), lines[0] if lines else "").strip()

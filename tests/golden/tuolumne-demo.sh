@@ -22,6 +22,9 @@ fi
 setting_up=   # set while the setup lines of the site profile are executed
 # Record the exit status and the text of a setup line that failed, or that ended the script.
 note_setup() { echo "$1 ${2//$'\n'/ }" >> "$job/setup_failures"; }
+# The same for a line that did not end the script. Failures inside functions and sourced files are left out: they count
+# only if the whole line fails. $1: exit status. $2: number of the line in this script.
+note_line() { [ ! "$setting_up" ] || note_setup "$1" "$(sed -n "$2p" "$job/job.sh")"; }
 # Write the exit code of the job to the file exit_status, which remains after the batch system has purged the job. Try up
 # to three times; if the file system is full, write it to the spare folder of this node. Ignore further signals, so that
 # they cannot end the script before the file is written.
@@ -30,8 +33,8 @@ is_spare() { [ -O "${spare%/*}" ] && [ ! -L "${spare%/*}" ]; }   # another user 
 keep_status() {
   local code=$? pause
   trap '' TERM INT HUP ALRM USR1
-  trap - ERR
   [ ! "$setting_up" ] || note_setup "$code" "$BASH_COMMAND"
+  setting_up=
   for pause in 0 1 2; do
     [ "$pause" = 0 ] || sleep "$pause"
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
@@ -133,10 +136,9 @@ run() {
   return "$code"
 }
 
-# The job continues if a setup line of the site profile fails. Failures inside functions and sourced files count only if
-# the whole line fails.
+# The job continues if a setup line of the site profile fails.
 setting_up=1 setup_status=0
-trap 'setup_status=$?; [ "${BASH_SOURCE[1]-}" ] || note_setup "$setup_status" "$(sed -n "${LINENO}p" "$job/job.sh")"' ERR
+trap 'setup_status=$?; [ "${BASH_SOURCE[1]-}" ] || note_line "$setup_status" "$LINENO"' ERR
 module load cray-python
 trap - ERR
 set +eu
