@@ -1,5 +1,6 @@
 """Conversion of YAML and JSON documents to frozen structs. Errors name the file, the key and the invalid value."""
 
+import copy
 import functools
 import math
 import re
@@ -49,6 +50,15 @@ _MISTAKES = {
     "but found another document": "the file has two documents (---); split it into two files",
     "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
+# A job file of fio: a section in brackets, and its options.
+_FIO = re.compile(r"(\s*([;#].*)?\n)*\s*\[[\w. -]+\]\s*\n(.*\n)*?\s*(ioengine|rw|readwrite|bs|iodepth|numjobs|filename)\s*=")
+_OF_FIO = (
+    "a job file of fio (INI), not YAML, and it cannot be imported; write a workload with dataset and reader (dlio-hpc "
+    "workloads demo prints one): bs is reader.transfer_size, iodepth is reader.queue_depth, direct is reader.direct, "
+    "numjobs is --ppn"
+)
+# Maximum number of further unknown keys that a message names.
+_MOST_UNKNOWN = 10
 _TAB = "a tab at the beginning; indent with blanks"
 
 
@@ -90,7 +100,7 @@ def convert_changed(
     except InvalidKey as fault:
         key = ".".join(map(str, fault.fault.steps))
         others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
-        place = others[-1] if others else _place(source, fault.fault.steps, overrides, section)
+        place = others[-1] if others else place_of(source, fault.fault.steps, overrides, section)
         several = "" if fault.fault.takes_list else _several(fault.fault.steps, overrides)
         known = fault.fault._replace(reason=fault.fault.reason + several)
         raise InvalidKey(place, known) from fault
@@ -106,7 +116,7 @@ def _several(steps: Steps, overrides: Sequence[str]) -> str:
     return ""
 
 
-def _place(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:
+def place_of(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:
     """Return the override that sets the value at `steps`. If there is none, return the file with the line of the key,
     and the overrides of keys that are nested in this key.
     """
@@ -160,6 +170,8 @@ def parse_yaml(text: str, source: str) -> Any:
             _check_size(text, source)
         return yaml.load(text, Loader=_loader())
     except yaml.YAMLError as fault:
+        if _FIO.match(text):
+            raise ConfigError(f"{source}: {_OF_FIO}") from fault
         mark = _mark(fault)
         line = f", line {mark.line + 1}" if mark is not None and "\n" in text else ""
         raise ConfigError(f"{source}{line}: {_mistake(fault, text)}") from fault
@@ -265,7 +277,30 @@ def convert(data: object, kind: type[T], source: str) -> T:
     try:
         return msgspec.convert(data, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
-        raise InvalidKey(source, explain(str(fault), data, kind, _decode_hook)) from fault
+        known = explain(str(fault), data, kind, _decode_hook)
+        raise InvalidKey(source, known._replace(reason=known.reason + _more_unknown(known, data, kind))) from fault
+
+
+def _more_unknown(first: KeyFault, data: object, kind: Any) -> str:
+    """Return a clause that names the unknown keys of the data after the first fault, which is one of them. Return an
+    empty text if there are no others, or if the first fault is of another kind.
+    """
+    data, fault, more = copy.deepcopy(data), first, list[str]()
+    while fault.unknown and len(more) < _MOST_UNKNOWN and _remove(data, fault.steps):
+        try:
+            msgspec.convert(data, kind, dec_hook=_decode_hook)
+            break
+        except msgspec.ValidationError as other:
+            fault = explain(str(other), data, kind, _decode_hook)
+            more += [fault.unknown] if fault.unknown else []
+    return f"; also unknown: {', '.join(more)}" if more else ""
+
+
+def _remove(data: Any, steps: Steps) -> bool:
+    """Remove the key at `steps` from the data. Return whether there was one."""
+    for step in steps[:-1]:
+        data = data[step] if isinstance(data, (dict, list)) else None
+    return isinstance(data, dict) and data.pop(steps[-1], data) is not data
 
 
 def plain(value: object) -> Any:

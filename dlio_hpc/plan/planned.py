@@ -191,7 +191,10 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     of_site, of_workload = _separated((*_existing(options), *options.overrides))
     _check_scanned(options, of_workload)
     _check_times((*of_workload, *options.sweeps))
-    machine = site.load(options.site or site.here(), of_site)
+    name_of_site = options.site or site.here()
+    machine = site.load(name_of_site, of_site)
+    if options.data is None and options.ab is None:
+        site.check_data(machine, name_of_site, of_site)
     if path is None:
         if options.full:
             raise ConfigError("--full needs --study or --suite")

@@ -124,27 +124,33 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
     determine the state now. A job that is loaded from an archive has the state that is recorded in the archive.
     """
     if path.is_dir():
-        if look is None:
-            (look,) = job_state.refresh_all([path])
-        content = {name: job_record.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
-        small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
-        others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS, rundir.SETUP_FAILURES)
-        for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
-            with about(file):
-                content[file.relative_to(path).as_posix()] = safe_folders.content(file, rundir.LARGEST_DOCUMENT)
-        for name in (rundir.STDERR, rundir.STDOUT):
-            if (end := _end_of(path / name)) is not None:
-                content[name] = end
-        outcome = _outcome(content | _spared(path, content), str(path))
-        target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
-        outcome = outcome._replace(job=look.job, directory=path.resolve())
-        outcome = outcome._replace(runs=_without_changes(outcome.runs, path, content, target))
-        return outcome._replace(archive=target) if target.exists() else outcome
+        with job_record.naming_archive(path):
+            return _of_directory(path, look)
     if not path.exists():
         raise job_record.unknown(path)
     if not path.name.endswith(archive.SUFFIX):
         path_kinds.refuse_other(path, "a job, a study, or the archive of a job (dlio-hpc status lists them)")
     return load_archive(path)
+
+
+def _of_directory(path: Path, look: job_state.JobSnapshot | None) -> JobOutcome:
+    """Load a job from its directory. look: as for load()."""
+    if look is None:
+        (look,) = job_state.refresh_all([path])
+    content = {name: job_record.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
+    small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
+    others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS, rundir.SETUP_FAILURES)
+    for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
+        with about(file):
+            content[file.relative_to(path).as_posix()] = safe_folders.content(file, rundir.LARGEST_DOCUMENT)
+    for name in (rundir.STDERR, rundir.STDOUT):
+        if (end := _end_of(path / name)) is not None:
+            content[name] = end
+    outcome = _outcome(content | _spared(path, content), str(path))
+    target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
+    outcome = outcome._replace(job=look.job, directory=path.resolve())
+    outcome = outcome._replace(runs=_without_changes(outcome.runs, path, content, target))
+    return outcome._replace(archive=target) if target.exists() else outcome
 
 
 def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, bytes], target: Path) -> list[RunOutcome]:
