@@ -50,8 +50,8 @@ _MISTAKES = {
     "but found another document": "the file has two documents (---); split it into two files",
     "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
-# A job file of fio: a section in brackets, and its options.
-_FIO = re.compile(r"(\s*([;#].*)?\n)*\s*\[[\w. -]+\]\s*\n(.*\n)*?\s*(ioengine|rw|readwrite|bs|iodepth|numjobs|filename)\s*=")
+# Options in job files of fio.
+_FIO = frozenset({"ioengine", "rw", "readwrite", "bs", "iodepth", "numjobs", "filename"})
 _OF_FIO = (
     "a job file of fio (INI), not YAML, and it cannot be imported; write a workload with dataset and reader (dlio-hpc "
     "workloads demo prints one): bs is reader.transfer_size, iodepth is reader.queue_depth, direct is reader.direct, "
@@ -168,15 +168,25 @@ def parse_yaml(text: str, source: str) -> Any:
     try:
         if len(text) > _PLAIN or "*" in text:
             _check_size(text, source)
-        return yaml.load(text, Loader=_loader())
+        data = yaml.load(text, Loader=_loader())
+        if isinstance(data, str) and _is_of_fio(text):
+            raise ConfigError(f"{source}: {_OF_FIO}")
+        return data
     except yaml.YAMLError as fault:
-        if _FIO.match(text):
+        if _is_of_fio(text):
             raise ConfigError(f"{source}: {_OF_FIO}") from fault
         mark = _mark(fault)
         line = f", line {mark.line + 1}" if mark is not None and "\n" in text else ""
         raise ConfigError(f"{source}{line}: {_mistake(fault, text)}") from fault
     except _UNUSUAL as fault:
         raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
+
+
+def _is_of_fio(text: str) -> bool:
+    """Return whether a text is a job file of fio: a section in brackets, and options with equal signs."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip()[0] not in "#;"]
+    has_section = bool(lines) and re.fullmatch(r"\[[\w. -]+\]", lines[0]) is not None
+    return has_section and any(line.partition("=")[0].strip() in _FIO for line in lines if "=" in line)
 
 
 def _mark(fault: Exception) -> Any:
@@ -297,9 +307,9 @@ def _more_unknown(first: KeyFault, data: object, kind: Any) -> str:
 
 
 def _remove(data: Any, steps: Steps) -> bool:
-    """Remove the key at `steps` from the data. Return whether there was one."""
+    """Remove the key at `steps` from the data. Return whether there was one. data: plain data, as of YAML."""
     for step in steps[:-1]:
-        data = data[step] if isinstance(data, (dict, list)) else None
+        data = data[step]
     return isinstance(data, dict) and data.pop(steps[-1], data) is not data
 
 

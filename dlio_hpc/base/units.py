@@ -163,10 +163,8 @@ def least_share(value: object) -> LeastShare:
     number = share(value)
     if 0 < number < 0.01 and "%" in str(value):
         fraction = str(value).replace("%", "").strip()
-        raise ValueError(
-            f"found {plainly(value)}, which is {number:g}; write {100 * float(fraction):g}% or {fraction}, or {number:g} "
-            "if this is meant"
-        )
+        meant = f"{100 * float(fraction):g}% or {fraction}, or {number:g} if the limit is that low"
+        raise ValueError(f"found {plainly(value)}, which is {number:g}; write {meant}")
     return LeastShare(number)
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 # Beginnings of lines of launchers, which follow those of the program that failed, and of frames of a traceback.
-_LITTLE_SAID = re.compile(r"\[(mpiexec|proxy:)|srun: |mpirun |Primary job |(prterun|orterun)\b|[=-]{3}|[=|] |[ \t]|=$|[~^]")
+_LITTLE_SAID = re.compile(r"\[(mpiexec|proxy:)|srun: |mpirun |Primary job |(prte|orte)run\b|[=-]{3}|[=|] |\s|=$|[~^]")
 
 
 def telling_line(lines: Sequence[str]) -> str:

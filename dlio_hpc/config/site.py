@@ -274,13 +274,13 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
 
 
 def check_data(site: Site, name: str, overrides: tuple[str, ...] = ()) -> None:
-    """Raise ConfigError if the site profile puts datasets into a folder whose name has a variable that is not set. name,
-    overrides: as in load().
+    """Raise ConfigError if the site profile puts datasets into a folder with a variable that is not set in its name.
+    name, overrides: as in load().
     """
     if lacking := re.findall(r"\$\{?\w+\}?", os.path.expandvars(site.data or "")):
         place = serialization.place_of(str(shipped.find(shipped.SITES, name)), ("data",), overrides, "site.")
-        are = "is" if len(lacking) == 1 else "are"
-        raise ConfigError(f"{place}: data: {', '.join(lacking)} {are} not set in this environment; use --data")
+        unset = f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not set in this environment"
+        raise ConfigError(f"{place}: data is {site.data}, but {unset}; set it, or use --data")
 
 
 def here() -> str:

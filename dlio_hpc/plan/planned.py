@@ -91,8 +91,8 @@ def _small_requests(drafted: Planned) -> Iterator[str]:
             requests = f"a sample of {units.format_size(sample)} takes {units.counted(-(-sample // size), 'request')}"
             yield f"reader.transfer_size is {units.format_size(size)}, so {requests}{_with_unit(size)}"
         if checkpoint is not None and (checkpoint.transfer_size or _SMALL_BYTES) < _SMALL_BYTES:
-            size = checkpoint.transfer_size or 0
-            yield f"checkpoint.transfer_size is {units.format_size(size)}: requests are very small{_with_unit(size)}"
+            small = checkpoint.transfer_size or 0
+            yield f"checkpoint.transfer_size is {units.format_size(small)}: requests are very small{_with_unit(small)}"
 
 
 def _with_unit(size: int) -> str:

@@ -568,8 +568,8 @@ def _kept(outcome: JobOutcome) -> str:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return a clause on a job that was lost or failed: the last line of job.err, whether its folder is full, setup lines
-    that failed, and where its output is.
+    """Return a clause on a job that was lost or failed: the last line of job.err, whether its folder is full, setup
+    lines that failed, and where its output is.
     """
     full, directory = "", outcome.directory
     if directory is not None and filesystem.free(directory) < _FULL_BYTES:

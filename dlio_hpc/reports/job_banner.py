@@ -73,8 +73,9 @@ def _setup_remark(outcome: JobOutcome) -> str:
     """
     if not outcome.setup_failures:
         return ""
-    others = f", and {counted(len(outcome.setup_failures) - 1, 'more line')} failed" if outcome.setup_failures[1:] else ""
-    return f" But {outcome.setup_failures[0].text()}{others}: ranks may lack what it sets up."
+    first, *others = outcome.setup_failures
+    more = f", and {counted(len(others), 'more line')} failed" if others else ""
+    return f" But {first.text()}{more}: ranks may lack what it sets up."
 
 
 def of_disturbance(measured: Sequence[RunOutcome]) -> Iterator[Banner]:
