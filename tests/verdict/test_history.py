@@ -414,8 +414,8 @@ def test_a_history_without_permission_is_not_to_be_rebuilt(tmp_path: Path, monke
     path = tmp_path / "history.db"
     path.touch()
     monkeypatch.setattr(os, "access", lambda place, _: place != path)
-    with pytest.raises(InfrastructureError, match=r"cannot read .*history.db: Permission denied; its owner") as caught:
-        with history_database.explained(path):
-            raise sqlite3.OperationalError("unable to open database file")
+    with pytest.raises(InfrastructureError, match="Permission denied") as caught, history_database.explained(path):
+        raise sqlite3.OperationalError("unable to open database file")
+    assert f"cannot read {path}: " in str(caught.value)
     assert f"dlio-hpc archive share {tmp_path}" in str(caught.value)
     assert "--rebuild" not in str(caught.value)
