@@ -48,6 +48,8 @@ def check(plans: Sequence[Plan], is_after: bool = False) -> None:
     if not is_after:
         check_datasets(plans)
     is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
+    if is_here:
+        _check_ranks(plans[0].site)
     for fault in unwritable_folders(plans, with_data=is_here):
         raise InfrastructureError(f"{fault}; choose another folder")
     if is_here:
@@ -339,17 +341,21 @@ def missing_python(site: Site) -> str | None:
     return f"{python}, which the site profile names (python), is not a program on {os.uname().nodename}"
 
 
-def _check_launch(plan: Plan) -> None:
-    """Raise InfrastructureError if the launcher, the container engine, the interpreter, mpi4py or a library to preload
-    does not exist on this computer.
+def _check_ranks(site: Site) -> None:
+    """Raise InfrastructureError if the interpreter of the ranks, or a library that they preload, does not exist on this
+    computer.
     """
-    if plan.site.container is not None:
-        container.require_engine(plan.site)
-    elif (text := missing_python(plan.site)) is not None:
+    if site.container is None and (text := missing_python(site)) is not None:
         raise InfrastructureError(f"{text}; {CORRECT_PYTHON}")
-    for library in plan.site.preload:
+    for library in site.preload:
         if why := elf_library.fault(library):
             raise InfrastructureError(f"site.preload: {why}; correct preload in the profile, or leave it out")
+
+
+def _check_launch(plan: Plan) -> None:
+    """Raise InfrastructureError if the launcher, the container engine or mpi4py does not exist on this computer."""
+    if plan.site.container is not None:
+        container.require_engine(plan.site)
     launcher, python = plan.site.launcher.command, plan.site.python
     missing = None if shutil.which(launcher) else launcher
     if plan.site.container is None and python == sys.executable and not importlib.util.find_spec("mpi4py"):
