@@ -25,8 +25,14 @@ ENOUGH = minimum_size.TIMES_MEMORY
 # A run that is faster than the probe's loop with O_DIRECT by more than this factor is in doubt, unless its bytes were
 # counted. The factor covers the noise between the probe and the run.
 FASTER = 1.25
-# Kinds of file systems whose servers make the operations on files. On others, the node may make them.
-_WITH_SERVERS = frozenset({"lustre", "nfs", "ceph", "smb", "gpfs", "beegfs", "fuse.ceph-fuse"})
+# Kinds of file systems whose servers make the operations on files. On others, the node may make them: the nodes of GPFS
+# do so under tokens.
+_WITH_SERVERS = frozenset({"lustre", "nfs", "ceph", "smb", "beegfs", "fuse.ceph-fuse"})
+# Kinds of file systems whose clients ask a server whenever a file is opened. Clients of NFS 4, SMB and CephFS may
+# answer by themselves while they hold a delegation, a lease or capabilities.
+_OPENED_BY_SERVERS = frozenset({"lustre", "beegfs"})
+# Number of opens of a file from which on a Lustre client may keep it open (llite.*.opencache_threshold_count).
+_KEPT_OPEN = 5
 # What is said of a metadata workload whose operations the servers answered.
 SERVED = "the servers of the file system answered: no node used a file in two phases"
 # Fields of an epoch, and of the evaluation passes, that show where their bytes came from.
@@ -73,7 +79,8 @@ class Storage(Struct, frozen=True):
     only checkpoints, which it writes and may also read. unwritten: reason why these checkpoints may be in memory; None
     if they reached storage. remarks: a sentence if evaluation passes may not have read storage, and a sentence if the
     checkpoints of a run that reads samples may not have reached storage. The remarks do not change the outcome, which
-    depends on the samples. is_metadata: whether the run made operations of a metadata workload.
+    depends on the samples. is_metadata: whether the run made operations of a metadata workload. opens_doubt: reason why
+    the node may have answered the opens of sample files; empty if there is none, or if the run opens no such file.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -88,6 +95,7 @@ class Storage(Struct, frozen=True):
     unwritten: str | None = None
     remarks: tuple[str, ...] = ()
     is_metadata: bool = False
+    opens_doubt: str = ""
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
         """Return what the run measured: storage, cached, unknown or nothing read. It is "cached" if the share of bytes
@@ -161,7 +169,7 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None, probe: Sto
         advice = ("-S checkpoint.fsync=true", *advice)
     return Storage(
         epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice, is_written, unwritten,
-        tuple(_remarks(run, result)), run.workload.metadata is not None,
+        tuple(_remarks(run, result)), run.workload.metadata is not None, _unopened(run, result),
     )  # fmt: skip
 
 
@@ -255,6 +263,10 @@ def _unserved(keys: MetadataKeys, result: Result) -> str | None:
             f"it is not known where {kind or 'this file system'} makes the operations",
         ),
         (
+            kind == "ceph" and storage_proofs.WSYNC not in facts,
+            "a CephFS client may create and remove files before the server does; mount with wsync",
+        ),
+        (
             lists and keys.shift_nodes > 0 and keys.distance("readdir") == 0,
             "in readdir, each rank listed folders of its own; make readdir a phase after create",
         ),
@@ -269,6 +281,25 @@ def _unserved(keys: MetadataKeys, result: Result) -> str | None:
         ),
     )
     return next((f"{_MAYBE_SERVED}: {reason}" for is_doubtful, reason in doubts if is_doubtful), None)
+
+
+def _unopened(run: Run, result: Result) -> str:
+    """Return the reason why a node, and not the servers of the file system, may have answered the opens of sample
+    files. Return an empty string if there is none.
+    """
+    kind = result.file_system
+    if run.workload.metadata is not None or not run.workload.reads_samples or not run.workload.dataset.is_stored:
+        return ""
+    doubts = (
+        (kind in MEMORY or storage_proofs.MEMORY_DEVICE in result.cache_facts, "the files are in memory"),
+        (kind in LOCAL, f"{kind} belongs to one node, which knows the files that it used before"),
+        (kind not in _OPENED_BY_SERVERS, f"it is not known where {kind or 'this file system'} answers opens"),
+        (
+            kind == "lustre" and run.workload.train.epochs > _KEPT_OPEN,
+            f"a Lustre client may keep files open that it opened {_KEPT_OPEN} times",
+        ),
+    )
+    return next((f"{_MAYBE_SERVED}: {reason}" for is_doubtful, reason in doubts if is_doubtful), "")
 
 
 def _outputs(result: Result) -> tuple[str, list[str]]:

@@ -80,13 +80,65 @@ def classified(fault: Exception) -> DlioError:
     """
     if isinstance(fault, DlioError):
         return fault
-    if (known := _of_environment(fault)) is not None:
+    if (known := _of_environment(fault) or of_import(fault)) is not None:
         return known
     if isinstance(fault, OSError):
         return InfrastructureError(of_system(fault))
     if isinstance(fault, MemoryError) or type(fault).__module__.partition(".")[0] in _LIBRARIES:
         return InfrastructureError(str(fault) or type(fault).__name__)
     return Unexpected(f"a bug in dlio-hpc, please report it: {type(fault).__name__}: {fault}")
+
+
+# Folder of this package.
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def of_import(fault: BaseException) -> InfrastructureError | None:
+    """Return the error for a package of others that failed while it was imported, such as a package for another version
+    of Python in a folder of PYTHONPATH, or that lacks a name there. Return None for other exceptions.
+    """
+    place, cause = _failed_module(fault), f"{type(fault).__name__}: {' '.join(str(fault).split())}"
+    folder = None if place is None else _in_python_path(place)
+    if place is None and (lacking := _lacking_module(fault)) is not None:
+        place, folder = lacking, _in_python_path(lacking)
+        if folder is None:
+            return None  # a bug in dlio-hpc is more likely
+    if place is None:
+        return None
+    advice = (
+        f"install its package again for {sys.executable}" if folder is None
+        else f"PYTHONPATH has the folder {folder}; unset it, or the module that sets it"
+    )  # fmt: skip
+    return InfrastructureError(f"cannot import {place} ({cause}); {advice}")
+
+
+def _in_python_path(path: str) -> str | None:
+    """Return the folder of PYTHONPATH that has a module; None if there is none. The folder of dlio-hpc is no answer: it
+    may be a checkout, with its own Python environment.
+    """
+    folders = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return next((name for name in folders if path.startswith(f"{name}/") and not _OWN.startswith(f"{name}/")), None)
+
+
+def _lacking_module(fault: BaseException) -> str | None:
+    """Return the path of the module that lacks a name that dlio-hpc uses; None for other exceptions."""
+    if isinstance(fault, ImportError):
+        return fault.path
+    return getattr(fault.obj, "__file__", None) if isinstance(fault, AttributeError) else None
+
+
+def _failed_module(fault: BaseException) -> str | None:
+    """Return the path of the module of others whose code failed while dlio-hpc imported it; None if there is none."""
+    place = fault.filename if isinstance(fault, SyntaxError) else None
+    trace = fault.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename.startswith(_OWN):
+            place = fault.filename if isinstance(fault, SyntaxError) else None
+        elif code.co_name == "<module>":
+            place = code.co_filename
+        trace = trace.tb_next
+    return None if place is None or place.startswith((_OWN, "<")) else os.path.abspath(place)
 
 
 def _of_environment(fault: Exception) -> InfrastructureError | None:

@@ -5,8 +5,10 @@ import functools
 import math
 import re
 import reprlib
+import stat
 import types
 import typing
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +27,8 @@ T = TypeVar("T")
 _PLAIN, _DEEPEST = 8000, 100
 # Maximum number of values of a YAML text, those that its aliases repeat included.
 _MOST_VALUES = 1_000_000
+# Maximum size in bytes of a text file, and beginnings of the paths of pipes that the caller of this process has opened.
+_MOST_BYTES, _OWN_PIPES = 64 << 20, ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 # Errors of PyYAML for unusual tags, keys or depth.
 _UNUSUAL = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 # Largest number written with an exponent, such as 1e5, that is read as a whole number. Larger ones are not exact.
@@ -59,6 +63,10 @@ _OF_FIO = (
 )
 # Maximum number of further unknown keys that a message names.
 _MOST_UNKNOWN = 10
+# A blank that is none for YAML: at the beginning or end of a line, or after a colon; outside of quotes and comments.
+_ODD_BLANK = re.compile(
+    r"""^(?:[ \t-]*|[^#'"]*:[ \t]*|[^#'"]*(?=.[ \t]*(?:#|$)))(?P<sign>[\u00a0\u2000-\u200b\u202f\u205f\u3000])"""
+)
 _TAB = "a tab at the beginning; indent with blanks"
 
 
@@ -76,9 +84,18 @@ def read_yaml(path: Path) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """Read a text file. Raise ConfigError if it cannot be read."""
+    """Read a text file. Raise ConfigError if it cannot be read, is no regular file, or is very large. Pipes of this
+    process, such as /dev/stdin and <(...) of a shell, are read, too.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(_OWN_PIPES)):
+            raise ConfigError(f"{path} is not a regular file; give a file, or /dev/stdin to read from a pipe")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(f"{path} has more than {units.format_size(_MOST_BYTES)}, too much for a YAML file")
+        return content.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as fault:
         odd = f"byte {fault.start} is {fault.object[fault.start]:#04x}"
         raise ConfigError(f"cannot read {path}: it is not a text file in UTF-8 ({odd})") from fault
@@ -165,6 +182,8 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     import yaml
 
+    if not text.isascii():
+        _refuse_odd_blanks(text, source)
     try:
         if len(text) > _PLAIN or "*" in text:
             _check_size(text, source)
@@ -187,6 +206,19 @@ def _is_of_fio(text: str) -> bool:
     lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip()[0] not in "#;"]
     has_section = bool(lines) and re.fullmatch(r"\[[\w. -]+\]", lines[0]) is not None
     return has_section and any(line.partition("=")[0].strip() in _FIO for line in lines if "=" in line)
+
+
+def _refuse_odd_blanks(text: str, source: str) -> None:
+    """Raise ConfigError if a line has another sign in place of a blank where blanks have a meaning, as in text from a
+    document. YAML would take this sign for a part of a key or a value.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if (match := _ODD_BLANK.search(line)) is not None:
+            place = f"{source}, line {number}" if "\n" in text else source
+            sign = match["sign"]
+            raise ConfigError(
+                f"{place}: {unicodedata.name(sign).lower()} (U+{ord(sign):04X}) in place of a blank; type a blank"
+            )
 
 
 def _mark(fault: Exception) -> Any:

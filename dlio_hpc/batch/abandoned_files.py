@@ -3,7 +3,6 @@ with files that runs write.
 """
 
 import os
-import re
 import shutil
 import stat
 import time
@@ -14,30 +13,23 @@ from typing import NamedTuple
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, of_system
 from dlio_hpc.batch import job_record, job_state
-from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.files import run_outputs, rundir
 from dlio_hpc.plan.plan import Plan
 
 # Age in seconds above which a partial file of another host counts as a leftover. No command takes that long to write a
 # file.
 _LONG_S = 86400.0
-# Paths in the folder of a metadata workload (core/loaders/metadata.py): a folder for each epoch, in it a tree for each
-# rank or a shared one, and in the trees files and empty directories.
-_METADATA = re.compile(r"\d+/((\d+|shared)/(\d+/)*(f\d+\.\d+(\.r)?|d\d+\.\d+/)?)?", re.ASCII)
-# Maximum number of foreign files that a message names.
-_SHOWN = 5
 
 
 class Debris(NamedTuple):
     """A leftover file or directory that may be removed. what: description of the file or directory, such as "a
     half-written job.json". job: name of the job if the directory is its folder of outputs, which check() looks through;
-    otherwise None. names: pattern of the paths in this folder, with a / at the end of folders; None if they are not
-    known.
+    otherwise None.
     """
 
     path: Path
     what: str
     job: str | None = None
-    names: re.Pattern[str] | None = None
 
 
 def rests(folder: Path) -> Iterator[Debris]:
@@ -84,60 +76,38 @@ def never_started(runs: Path) -> Iterator[Debris]:
 
 def outputs(runs: Path) -> Iterator[Debris]:
     """Yield the folders with checkpoints and other files of jobs in `runs` that have ended. A run removes this folder
-    at its end, unless it was killed. The batch system is queried for jobs whose end is not recorded.
+    at its end, unless it was killed. The batch system is queried for jobs whose end is not recorded. A job whose script
+    still runs is left out: in another PID namespace, such as a container, its processes look as if they had ended.
     """
     left: dict[Path, list[Debris]] = {}
     for folder in _job_folders(runs):
         with suppress(DlioError):  # unreadable: it is unknown what the job used
             left[folder] = list(_outputs(job_record.load(folder).job, job_record.load_plan(folder)))
     for look in job_state.refresh_all([folder for folder, debris in left.items() if debris]):
-        if look.job.ended and look.fault is None:
+        if look.job.ended and look.fault is None and not rundir.is_running(look.directory):
             yield from left[look.directory]
 
 
 def _outputs(job: str, plan: Plan) -> Iterator[Debris]:
     """Yield the folders of this user with files that the runs of a job wrote, one for each data directory."""
-    written = [run for run in plan.runs if run.workload.writes_outputs]
-    is_metadata = all(run.workload.metadata is not None for run in written)
-    for place in sorted({Path(run.outputs) for run in written}):
+    for place in sorted({Path(run.outputs) for run in plan.runs if run.workload.writes_outputs}):
         if place.name == f"outputs-{job}" and _is_mine(place):
-            yield Debris(place, f"files of job {job}, which was killed", job, _METADATA if is_metadata else None)
+            yield Debris(place, f"files of job {job}, which was killed", job)
 
 
 def check(debris: Debris) -> None:
-    """Raise ConfigError if a folder of outputs contains entries that no run made. They are entries of another user,
-    mount points, entries that are neither files nor folders, and names that the job did not use, if these are known.
-    """
+    """Raise ConfigError if a folder of outputs contains entries that no run made, as run_outputs.foreign() says."""
     if debris.job is None:
         return
     try:
-        foreign = sorted({*_foreign(debris.path, debris.names), *filesystem.mounts_in(debris.path)})
+        foreign = run_outputs.foreign(debris.path)
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, debris.path)}") from fault
     if foreign:
-        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         raise ConfigError(
             f"nothing of {debris.path} was removed: it contains files that are not of job {debris.job}. Move these "
-            f"files away: {', '.join(foreign[:_SHOWN])}{more}"
+            f"files away: {run_outputs.listing(foreign)}"
         )
-
-
-def _foreign(top: Path, names: re.Pattern[str] | None) -> Iterator[str]:
-    """Yield the paths of entries that no run made, relative to the folder. names: pattern of the relative paths of
-    entries that runs made, with a / at the end of folders; None if any name may be of a run.
-    """
-    user, pending = top.lstat().st_uid, [""]
-    while pending:
-        inner = pending.pop()
-        with os.scandir(top / inner) as entries:
-            for entry in entries:
-                path, status = inner + entry.name, entry.stat(follow_symlinks=False)
-                is_folder = stat.S_ISDIR(status.st_mode)
-                is_usual = (is_folder or stat.S_ISREG(status.st_mode)) and status.st_uid == user
-                if not is_usual or (names is not None and not names.fullmatch(f"{path}/" if is_folder else path)):
-                    yield path
-                elif is_folder:
-                    pending.append(f"{path}/")
 
 
 def _is_mine(folder: Path) -> bool:
@@ -149,12 +119,16 @@ def _is_mine(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or a directory with its contents. Links are not followed. For a partial job directory, also remove
-    the empty directory that reserved the name of the job. Raise InfrastructureError if a file or directory cannot be
-    removed.
+def remove(debris: Debris) -> None:
+    """Remove a file, or a directory with its contents. In a folder of outputs, remove only what runs made. Links are
+    not followed. For a partial job directory, also remove the empty directory that reserved the name of the job. Raise
+    InfrastructureError if a file or directory cannot be removed.
     """
+    path = debris.path
     try:
+        if debris.job is not None:
+            run_outputs.remove(path)
+            return
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
             return
@@ -163,4 +137,4 @@ def remove(path: Path) -> None:
         if name is not None and (taken := path.with_name(name)).is_dir() and not any(taken.iterdir()):
             taken.rmdir()  # the empty directory that reserved the job's name
     except OSError as fault:
-        raise InfrastructureError(f"cannot remove {fault.filename or path}: {fault.strerror}") from fault
+        raise InfrastructureError(f"cannot remove {of_system(fault, path)}") from fault

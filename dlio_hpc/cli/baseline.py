@@ -49,8 +49,6 @@ def accept(
     """
     from dlio_hpc.verdict import baseline_candidates
 
-    if archive is not None:
-        judged_jobs.folder(archive, runs)
     jobs = judged_jobs.select([job], archive, runs, console.say).jobs
     if not jobs:
         raise ConfigError(f"{job} has no job that has ended; see dlio-hpc status")

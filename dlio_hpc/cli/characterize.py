@@ -12,7 +12,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.outputs import OUTPUT, Outputs, refuse_inputs, written
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, distinct, option, parsed
 
 if TYPE_CHECKING:
     from dlio_hpc.programs.characterize.characterize import Character
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
+    callback=distinct,
     help="Set a key of the workload for --check, as in dlio-submit.",
 )
 @option(

@@ -40,7 +40,7 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
     def remove(remains: abandoned_files.Debris) -> RemainsDocument:
         abandoned_files.check(remains)
         if not dry_run:
-            abandoned_files.remove(remains.path)
+            abandoned_files.remove(remains)
         if not as_json:
             console.show(f"{'would remove' if dry_run else 'removed'} {remains.path}: {remains.what}")
         return RemainsDocument(str(remains.path), remains.what)

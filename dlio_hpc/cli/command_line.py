@@ -33,9 +33,22 @@ def _run(program: str, arguments: list[str]) -> None:
 
     # Objects from the start-up live to the end. Scanning them would take a tenth of the time of a short command.
     gc.disable()
-    code = exit_code(program, arguments)
+    code = _guarded_exit_code(program, arguments)
     gc.freeze()
     sys.exit(code)
+
+
+def _guarded_exit_code(program: str, arguments: list[str]) -> int:
+    """Run the command and return its exit code, even if a package cannot be imported that reports of failures need."""
+    try:
+        return exit_code(program, arguments)
+    except Exception as fault:
+        from dlio_hpc.base.errors import of_import
+
+        if (known := of_import(fault)) is None:
+            raise
+        print(f"{program}: {known}", file=sys.stderr)
+        return known.exit_code
 
 
 def exit_code(program: str, arguments: list[str]) -> int:
@@ -45,7 +58,10 @@ def exit_code(program: str, arguments: list[str]) -> int:
     from dlio_hpc.base import log_file
     from dlio_hpc.base.errors import DlioError
 
-    rest, path = _split_log(arguments)
+    try:
+        rest, path = _split_log(arguments)
+    except DlioError as fault:
+        return _document_of_end(program, arguments, fault)
     if path is None or _is_completing(program):
         return _document_of_end(program, rest)
     # click reads the variable as the value of the option, which is not on the command line any more.
@@ -62,10 +78,10 @@ def exit_code(program: str, arguments: list[str]) -> int:
 def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
     """Return two values: the arguments without the option --log-file, which may be anywhere before "--", and the path
     of the log; None if no log is wanted. If the option has no value, return arguments for which click reports the
-    missing value.
+    missing value. Raise ConfigError if the value is empty, or is another option.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    path = os.environ.get("DLIO_HPC_LOG_FILE") or None
+    path = os.path.expanduser(os.environ.get("DLIO_HPC_LOG_FILE", "")) or None
     rest: list[str] = []
     place = 0
     while place < end:
@@ -74,13 +90,28 @@ def _split_log(arguments: list[str]) -> tuple[list[str], str | None]:
             place += 1
             if place == end:
                 return [*(["submit"] if arguments[0] == "submit" else []), argument], None
-            path = arguments[place]
+            path = _log_path(arguments[place])
         elif argument.startswith("--log-file="):
-            path = argument.partition("=")[2]
+            path = _log_path(argument.partition("=")[2], is_attached=True)
         else:
             rest.append(argument)
         place += 1
     return [*rest, *arguments[end:]], path
+
+
+def _log_path(text: str, is_attached: bool = False) -> str:
+    """Return the value of the option --log-file. Raise ConfigError if it is empty or an option. is_attached: whether
+    the value is given after =, where it may be the name of an option.
+    """
+    from dlio_hpc.base.errors import ConfigError
+
+    if not text:
+        raise ConfigError("--log-file is empty, perhaps because a variable is not set; give the name of a file")
+    if text.startswith("-") and not is_attached:
+        raise ConfigError(
+            f"--log-file takes a value, but {text!r} is an option; if it is the value, write --log-file={text}"
+        )
+    return os.path.expanduser(text)
 
 
 def _versions() -> str:
@@ -160,7 +191,7 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
     """Call `action` and flush stdout. Report a failure in one line on stderr. Return the end of the command."""
     import click
 
-    from dlio_hpc.base.errors import Incomplete, InfrastructureError, Unexpected, classified
+    from dlio_hpc.base.errors import Incomplete, InfrastructureError, Unexpected, classified, of_import
 
     try:
         code = action()
@@ -179,7 +210,7 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
         # click raises this when a write to a pipe fails. This pipe is neither stdout nor stderr, because _Output
         # handles these.
         closed = InfrastructureError("another program closed a pipe to which dlio-hpc was writing")
-        return _complain(program, arguments, closed)
+        return _complain(program, arguments, of_import(end) or closed)
     except (KeyboardInterrupt, click.Abort):
         return _complain(program, arguments, Incomplete("interrupted"))
     except Exception as fault:  # noqa: BLE001 - any failure is reported and has an exit code
@@ -198,16 +229,18 @@ _OF_MATPLOTLIB = ("MPLBACKEND", "SOURCE_DATE_EPOCH")
 def _called(program: str, arguments: list[str]) -> object:
     import click
 
-    from dlio_hpc.cli import misread_lines
+    from dlio_hpc.cli import lost_values, misread_lines
     from dlio_hpc.cli.verbs import cli
 
     for name in _OF_MATPLOTLIB:
         os.environ.pop(name, None)
     if program != "dlio-submit":
+        lost_values.refuse(program, cli, arguments)
         misread_lines.refuse(program, cli, arguments)
         return cli.main(arguments, prog_name=program, standalone_mode=False)
     command = cli.get_command(click.Context(cli), "submit")
     assert command is not None
+    lost_values.refuse(program, command, arguments[1:])
     misread_lines.refuse(program, command, arguments[1:])
     return command.main(arguments[1:], prog_name=program, standalone_mode=False)
 

@@ -7,7 +7,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, distinct, option
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.dataset import minimum_size
 from dlio_hpc.dataset.minimum_size import STEPS, TIMES_MEMORY
@@ -18,7 +18,15 @@ from dlio_hpc.dataset.minimum_size import STEPS, TIMES_MEMORY
 @option("--nodes", "-N", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes.")
 @option("--ppn", type=click.IntRange(1), required=True, help="Number of ranks per node (emulated accelerators).")
 @option("--memory", required=True, metavar="SIZE", help="Memory of a node, such as 512GiB.")
-@option("--set", "-S", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the workload.")
+@option(
+    "--set",
+    "-S",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=distinct,
+    help="Change a key of the workload.",
+)
 @JSON
 def datasize(workload: str, nodes: int, ppn: int, memory: str, settings: tuple[str, ...], as_json: bool) -> None:
     """Print the smallest dataset that MLPerf Storage allows for WORKLOAD: at least 500 steps per epoch, and five times

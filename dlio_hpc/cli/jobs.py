@@ -47,6 +47,8 @@ def status(jobs: tuple[str, ...], runs: Path, has_pager: bool, as_json: bool) ->
     Newer jobs come before older ones.
     """
     looks, code = _refreshed(jobs, runs)
+    for note in () if jobs else names.overlooked(runs, {look.directory for look in looks}):
+        console.say(f"note: {note}")
     if as_json:
         console.print_json(StatusDocument([_state(look) for look in looks]))
         return code

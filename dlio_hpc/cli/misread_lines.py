@@ -4,10 +4,12 @@ with one dash, and blanks in KEY=VALUE.
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import click
+
+from dlio_hpc.cli import command_words
 
 # A long option with one dash. click takes -dry-run for -d ry-run.
 _ONE_DASH = re.compile(r"-[a-z][a-z-]+")
@@ -25,16 +27,18 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     own, others = arguments[:end], arguments[end:]
     _refuse_order(program, command, own, others)
-    command, depth = _called(command, own)
+    command, depth = command_words.called(command, own)
     context = click.Context(command, info_name=" ".join([program, *own[:depth]]), **command.context_settings)
     _refuse_file_of_flag(program, command, own, depth, context)
-    for option, values in _options(command, own[depth:]):
+    for option, following in command_words.given_options(command, own[depth:]):
+        known = command_words.find_option(command, option)
+        values = _value(following, known) if known is not None and command_words.value_count(known) == 1 else []
         name = option.partition("=")[0]
-        if _ONE_DASH.fullmatch(name) and _option(command, f"-{name}") is not None:
+        if _ONE_DASH.fullmatch(name) and command_words.find_option(command, f"-{name}") is not None:
             raise click.UsageError(f"No such option {name!r}; a long option has two dashes: -{option}", context)
-        if not values and (known := _option(command, option)) is not None and _values(known) == 1:
+        if not values and known is not None and command_words.value_count(known) == 1:
             raise click.UsageError(
-                f"Option {option!r} requires an argument: {option} {known.metavar}. {known.help}", context
+                f"Option {option!r} requires an argument: {option} {known.metavar or 'VALUE'}. {known.help}", context
             )
         if _is_split(command, option, values, own):
             setting = f"{values[0]}={own[own.index(values[0]) + 1]}"
@@ -50,10 +54,10 @@ def _refuse_file_of_flag(
     program: str, command: click.Command, arguments: Sequence[str], depth: int, context: click.Context
 ) -> None:
     """Raise a usage error if a flag that prints data is followed by the name of a file, such as --csv out.csv."""
-    if not command.allow_interspersed_args:
+    if command_words.starts_program(command):
         return
     for place, (flag, file) in enumerate(pairwise(arguments)):
-        option = _option(command, flag) if place >= depth else None
+        option = command_words.find_option(command, flag) if place >= depth else None
         if option is not None and option.is_flag and file.endswith(_PRINTED.get(flag, "\0")):
             line = shlex.join([program, *arguments[: place + 1], *arguments[place + 2 :]])
             raise click.UsageError(f"{flag} takes no file, and prints to stdout: {line} > {shlex.quote(file)}", context)
@@ -68,61 +72,23 @@ def _refuse_order(program: str, command: click.Command, arguments: Sequence[str]
     context = click.Context(command, info_name=program, **command.context_settings)
     verbs = command.list_commands(context)
     place = next((number for number, word in enumerate(arguments) if word in verbs), len(arguments))
-    called, depth = _called(command, arguments[place:])
+    called, depth = command_words.called(command, arguments[place:])
     name = arguments[0].partition("=")[0]
-    if _option(command, name) is None and _option(called, name) is not None and called is not command:
+    if called is command or command_words.find_option(command, name) is not None:
+        return
+    if command_words.find_option(called, name) is not None:
         end = place + depth
         line = shlex.join([program, *arguments[place:end], *arguments[end:], *arguments[:place], *others])
         raise click.UsageError(f"{name} is an option of {arguments[place]}; give it after the command: {line}", context)
 
 
-def _called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Command, int]:
-    """Return the command that the first words name, and the number of these words."""
-    for depth, word in enumerate(arguments):
-        if not isinstance(command, click.Group) or word not in command.list_commands(click.Context(command)):
-            return command, depth
-        child = command.get_command(click.Context(command), word)
-        assert child is not None
-        command = child
-    return command, len(arguments)
-
-
-def _option(command: click.Command, name: str) -> click.Option | None:
-    """Return the option with this name of a command; None if the command has no such option."""
-    options = (param for param in command.params if isinstance(param, click.Option))
-    return next((option for option in options if name in (*option.opts, *option.secondary_opts)), None)
-
-
-def _options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the options on a command line, each with a list of words. If the option takes one value, the list has the
-    word after the option and the words that may belong to the same value. Otherwise, the list is empty.
-    """
-    place = 0
-    while place < len(arguments):
-        word = arguments[place]
-        place += 1
-        if not word.startswith("-"):
-            if not command.allow_interspersed_args:
-                return  # the words that follow are those of another program
-            continue
-        option = _option(command, word)
-        count = _values(option)
-        yield word, _value(arguments[place:], option) if option is not None and count == 1 else []
-        place += count
-
-
 def _is_split(command: click.Command, option: str, values: Sequence[str], arguments: Sequence[str]) -> bool:
     """Return whether an option that takes KEY=VALUE is followed by a key, and then by a value without =."""
-    known = _option(command, option)
+    known = command_words.find_option(command, option)
     if known is None or not (known.metavar or "").startswith("KEY=") or len(values) != 1 or "." not in values[0]:
         return False
     place = arguments.index(values[0]) + 1
     return "=" not in values[0] and place < len(arguments) and not arguments[place].startswith("-")
-
-
-def _values(option: click.Option | None) -> int:
-    """Return the number of words that an option takes."""
-    return 0 if option is None or option.is_flag or option.count else option.nargs
 
 
 def _value(arguments: Sequence[str], option: click.Option) -> list[str]:

@@ -9,7 +9,7 @@ import click
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import usage_faults
-from dlio_hpc.cli.verbs import FOLDER, argument, option, parsed
+from dlio_hpc.cli.verbs import FOLDER, argument, distinct, option, parsed
 from dlio_hpc.plan import sweep
 from dlio_hpc.plan.options import Options
 
@@ -55,7 +55,7 @@ _OPTIONS = (
     option("-o", "--runs", type=FOLDER, metavar="DIR", default="dlio-runs", show_default=True,
            help="Folder for the directories of jobs."),
     option("--archive", type=FOLDER, metavar="DIR", help="Folder for archives. Default: RUNS/archive."),
-    option("-S", "--set", "overrides", multiple=True, type=_Lines(), metavar="KEY=VALUE",
+    option("-S", "--set", "overrides", multiple=True, type=_Lines(), metavar="KEY=VALUE", callback=distinct,
            help="Set a key of the workload, such as dataset.files=8, or of the site, such as site.depth=2."),
     option("-P", "--sweep", "sweeps", multiple=True, type=_Lines(), metavar="KEY=A,B,...",
            help="Measure these values of a key: reader.read_threads=1,2,4 or 1..4*2. If repeated, measure all "

@@ -8,6 +8,7 @@ import click
 
 from dlio_hpc.base.errors import name_hint, nearest_name
 from dlio_hpc.config import shipped
+from dlio_hpc.config.dlio_benchmark import hydra_settings
 
 # Options of batch systems, launchers and dlio_benchmark, and what they are called here.
 _ELSEWHERE = {
@@ -151,9 +152,15 @@ def _of_extra(extra: Sequence[str], takes: Collection[str]) -> str | None:
     site = next((word for word in extra if word in shipped.names(shipped.SITES)), None)
     if site is not None and "--site" in takes:
         return f"a site is given by an option: -s {site}"
-    if "--set" in takes and (settings := [word.lstrip("+") for word in extra if "=" in word]):
-        return f"settings are given by an option: {' '.join(f'-S {setting}' for setting in settings)}"
-    return None
+    settings = [word for word in extra if "=" in word or word.startswith("~")]
+    if "--set" not in takes or not settings:
+        return None
+    from dlio_hpc.config import workload  # slow import, needed only for such settings
+
+    advice = dict.fromkeys(hydra_settings.advice(setting, workload.is_key) for setting in settings)
+    options = [text for text in advice if text.startswith("-S ")]
+    others = [text for text in advice if text not in options]
+    return "; ".join([*([f"settings are given by an option: {' '.join(options)}"] if options else []), *others])
 
 
 def _with_similar(fault: click.NoSuchOption, context: click.Context) -> click.NoSuchOption:

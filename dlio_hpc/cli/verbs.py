@@ -15,7 +15,7 @@ from dlio_hpc.base.errors import name_hint
 from dlio_hpc.cli import exit_codes, shell_completion
 from dlio_hpc.cli.verb_groups import GROUPS, VERBS
 from dlio_hpc.config import defaults, shipped
-from dlio_hpc.files import url
+from dlio_hpc.files import url, user_folders
 
 _Value = TypeVar("_Value")
 
@@ -158,7 +158,42 @@ def cli() -> None:
     """Do nothing; the commands of the group do all work."""
 
 
+def _usable(value: Any, param: click.Parameter, ctx: click.Context) -> Any:
+    """Return the value of an option or argument, before it is converted. In a path, "~" is replaced by the home folder,
+    which a shell does not do in --data=~/x and in environment variables. Raise a usage error if the value is empty.
+    """
+    if isinstance(value, (list, tuple)):
+        return type(value)(_usable(item, param, ctx) for item in value)
+    if not isinstance(value, str) or param.type is click.UNPROCESSED:
+        return value
+    if not value and not isinstance(param.type, PathType):
+        raise click.BadParameter("the value is empty, perhaps because a variable is not set", ctx, param)
+    is_path = isinstance(param.type, PathType) or value == "~" or "/" in value
+    try:
+        return user_folders.expanded(value) if is_path and param.metavar not in _TEXTS else value
+    except ValueError as fault:
+        raise click.BadParameter(str(fault), ctx, param) from fault
+
+
+# Metavars of options whose values are no paths, although they may contain "/" and "~".
+_TEXTS = ("TEXT", "REGEX")
+
+
 class _Option(click.Option):
+    """An option whose values are checked before they are converted."""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        return super().type_cast_value(ctx, _usable(value, self, ctx))
+
+
+class _Argument(click.Argument):
+    """An argument whose values are checked before they are converted."""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        return super().type_cast_value(ctx, _usable(value, self, ctx))
+
+
+class _CommonOption(_Option):
     """An option whose default may come from a file defaults.yaml. Man pages show the defaults without these files."""
 
     def get_default(self, ctx: click.Context, call: bool = True) -> Any:
@@ -175,7 +210,7 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
     """
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
-    kind = _Option if is_common else click.Option
+    kind = _CommonOption if is_common else _Option
     completer = shell_completion.of_option(long.removeprefix("--"), settings.get("metavar"))
     return click.option(
         *names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, shell_complete=completer,
@@ -186,7 +221,7 @@ def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[An
 def argument(name: str, **settings: Any) -> Callable[[Any], Any]:
     """Return a decorator that adds an argument to a command."""
     settings.setdefault("shell_complete", shell_completion.of_argument(name, settings.get("metavar")))
-    return click.argument(name, **_with_advice(settings))
+    return click.argument(name, cls=_Argument, **_with_advice(settings))
 
 
 def _with_advice(settings: dict[str, Any]) -> dict[str, Any]:
@@ -211,6 +246,18 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
             raise click.BadParameter(str(fault), ctx, param) from fault
 
     return callback
+
+
+def distinct(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values KEY=VALUE of an option unchanged. Raise a usage error if a key has several values."""
+    given: dict[str, str] = {}
+    for key, _, text in (setting.partition("=") for setting in value):
+        first = given.setdefault(key.strip(), text.strip())
+        if first != text.strip():
+            raise click.BadParameter(
+                f"{key.strip()} is given twice, as {first} and as {text.strip()}; give it once", ctx, param
+            )
+    return value
 
 
 def part(text: str) -> float:

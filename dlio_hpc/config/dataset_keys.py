@@ -1,6 +1,7 @@
 """The keys of a workload's `dataset`, as frozen structs, and a check that rejects invalid combinations."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Annotated, Literal, cast, get_args
 
@@ -18,6 +19,8 @@ TFRECORD_FRAME = 16
 # Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+# NumPy's string for a type: byte order, kind, and number of bytes, or of characters of four bytes if the kind is U.
+_STORED_TYPE = r"^[<>|]([A-Za-z])([1-9][0-9]*)(\[[0-9A-Za-z]+\])?$"
 # Types of the values of a Parquet column. Parquet stores 16-bit integers in four bytes, so they are left out.
 ColumnType = Literal[
     "int8", "uint8", "float16", "int32", "uint32", "float32", "int64", "uint64", "float64"
@@ -53,6 +56,10 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Shape of the array. Example: [512, 512]"""
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
     """Type of the array's values; null: float32. Example: float32"""
+    stored_dtype: Annotated[str, Meta(pattern=_STORED_TYPE, description="NumPy's string for a type")] | None = None
+    """Type of the values in existing files, if it is none of the types of `dtype`, such as >u2 for big-endian uint16.
+    dlio-hpc sets this key; leave it null.
+    """
     bytes: units.Size | None = None
     """Size of a sample, instead of `shape` and `dtype`. Example: 150 KiB"""
     stdev: units.Size | None = None
@@ -69,6 +76,8 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
             raise ValueError("bytes must be at least 1 and cannot be combined with dtype")
+        if self.stored_dtype is not None and (self.bytes is not None or self.dtype is not None):
+            raise ValueError("stored_dtype cannot be combined with bytes or dtype; leave stored_dtype null")
         if self.stdev is not None and (self.bytes is None or not 1 <= self.stdev <= 2**40):
             raise ValueError("stdev must be from 1 byte to 1 TiB, and needs the key bytes, the mean of the sizes")
 
@@ -78,12 +87,20 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def array_dtype(self) -> str:
-        return "uint8" if self.shape is None else self.dtype or "float32"
+        return "uint8" if self.shape is None else self.stored_dtype or self.dtype or "float32"
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a value of the array."""
+        if self.stored_dtype is None:
+            return ITEM_BYTES[self.array_dtype]
+        kind, count = cast(re.Match[str], re.match(_STORED_TYPE, self.stored_dtype)).group(1, 2)
+        return int(count) * (4 if kind == "U" else 1)
 
     @property
     def size(self) -> int:
         """Bytes of a sample in memory; the mean if `stdev` is set."""
-        return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
+        return math.prod(self.array_shape) * self.item_bytes
 
     @property
     def largest(self) -> int:
@@ -189,6 +206,10 @@ class Scan(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether samples have different sizes. Example: true"""
     needs_library: bool = False
     """Whether only the library of the format can read the samples, for example because an HDF5 filter was applied."""
+    obstacle: str = ""
+    """Reason why only the library can read the samples; empty if the samples can also be read at their offsets, or if
+    the reason is not known. Example: they are compressed
+    """
 
 
 class Existing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -206,6 +227,10 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
     """
     sample_bytes: units.Size | None = None
     """Size of each sample in raw files that hold several samples; null: each file is one sample. Example: 150 KiB"""
+    rows: bool = False
+    """Whether the first axis of the array in an npy file counts samples; false: each npy file is one sample. Example:
+    true
+    """
     scan: Scan | None = None
     """Results of the scan. dlio-hpc sets this key; leave it null."""
 
@@ -218,7 +243,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "hdf5"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -370,7 +395,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
             return _chunk_of(self.array_shape, math.prod(self.sample.array_shape))
         if self.chunk.shape is not None:
             return self.chunk.shape
-        return _chunk_of(self.array_shape, (self.chunk.bytes or 0) // ITEM_BYTES[self.sample.array_dtype])
+        return _chunk_of(self.array_shape, (self.chunk.bytes or 0) // self.sample.item_bytes)
 
     @property
     def is_chunked(self) -> bool:
@@ -494,6 +519,11 @@ def _check(dataset: Dataset) -> None:
     )
     if dataset.existing is not None:
         _check_existing(dataset, dataset.existing)
+    elif sample.stored_dtype is not None:
+        raise ValueError(
+            f"sample.stored_dtype is for existing files; generated samples have one of the types of sample.dtype: "
+            f"{', '.join(ITEM_BYTES)}. Leave stored_dtype null"
+        )
     if dataset.arrays is not None:
         _check_arrays(dataset, dataset.arrays)
     if dataset.is_chunked:
@@ -521,6 +551,10 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
         (
             existing.sample_bytes is not None and kind != "raw",
             f"existing.sample_bytes is for format=raw; the scan takes the sizes from {kind} files; leave it null",
+        ),
+        (
+            existing.rows and kind != "npy",
+            f"existing.rows is for format=npy; the scan finds the samples of {kind} files; leave rows false",
         ),
         (
             dataset.arrays is not None,

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "raw", "csv", "parquet", "null"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "raw", "csv", "parquet", "null"]
 Compression = Literal["none", "gzip", "lzf"]
 
 
@@ -31,6 +31,7 @@ FORMATS: dict[FormatName, FormatFacts] = {
         "HDF5", "h5py", caches_open=True, stays_open=True, holds_arrays=True, compressions=("none", "gzip", "lzf")
     ),
     "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
+    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
     "parquet": FormatFacts("Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True),

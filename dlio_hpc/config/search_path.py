@@ -17,7 +17,11 @@ def folders() -> list[Path]:
     DLIO_HPC_SITE_PATH in their order, then the folder of the system. Of several files with the same name, the first is
     used. Raise ConfigError if a folder in DLIO_HPC_SITE_PATH does not exist.
     """
-    named = [Path(os.path.abspath(part)) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
+    named = [
+        Path(os.path.abspath(os.path.expanduser(part)))
+        for part in os.environ.get(VARIABLE, "").split(os.pathsep)
+        if part
+    ]
     for folder in named:
         if not folder.is_dir():
             raise ConfigError(f"{VARIABLE}: {folder} is not a directory here; correct the variable, or unset it")

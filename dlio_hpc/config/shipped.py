@@ -3,6 +3,7 @@ in a checkout and in a pip installation. YAML files are looked up by name, first
 facility.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +24,11 @@ _KINDS = {
     WORKLOADS: "workload", STUDIES: "study", SUITES: "suite", SITES: "site", CRITERIA: "criteria",
     REFERENCES: "reference",
 }  # fmt: skip
-_EXPECTED = {kind: f"a {name}{' profile' if name in ('site', 'reference') else ''}" for kind, name in _KINDS.items()}
+_EXPECTED = {
+    **{kind: f"a {name}" for kind, name in _KINDS.items()}, SITES: "a site profile (option -s)",
+    REFERENCES: "a reference profile",
+}  # fmt: skip
+_YAML = (".yaml", ".yml")
 # Keys by which a file of each kind is recognised, and how it is given on the command line.
 _SIGNS = {
     WORKLOADS: ({"dataset", "reader", "checkpoint", "metadata"}, "a workload; dlio-submit runs it"),
@@ -76,8 +81,8 @@ def origin(path: Path) -> str:
 
 def find(folder: Path, name: str) -> Path:
     """Return the path of a YAML file. name: name or path of the file. A path is returned unchanged, even if the file
-    does not exist. folder: kind of the file, as for files(). Raise ConfigError for an unknown name; the message lists
-    the known names.
+    does not exist and no other is likely to be meant. folder: kind of the file, as for files(). Raise ConfigError for
+    an unknown name; the message lists the known names.
     """
     try:
         url.refuse(name)
@@ -85,13 +90,30 @@ def find(folder: Path, name: str) -> Path:
         raise ConfigError(f"{_KINDS[folder]}: {fault}") from fault
     if "/" not in name and (path := files(folder).get(name)) is not None:
         return path
-    if name.endswith((".yaml", ".yml")):
+    if name.endswith(_YAML):
+        _refuse_missing(folder, Path(name))
         return Path(name)
     path_kinds.refuse_other(Path(name), f"{_EXPECTED[folder]}: give a YAML file or a name")
     if "/" in name:
         return Path(name)
     known = f"give a YAML file or one of: {', '.join(names(folder))}"
     raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
+
+
+def _refuse_missing(folder: Path, path: Path) -> None:
+    """Raise ConfigError if a YAML file does not exist, but there is one with a similar name in its folder, or one of
+    the known files has its name without the suffix.
+    """
+    if os.path.lexists(path):
+        return
+    nearby = [other.name for other in path.parent.glob("*") if other.suffix in _YAML]
+    same = next((other for other in nearby if Path(other).stem == path.stem), None)
+    if same is None and path.stem in names(folder):
+        raise ConfigError(
+            f"cannot read {path}: there is no such file; did you mean the {_KINDS[folder]} {path.stem!r}?"
+        )
+    if (meant := same or nearest_name(path.name, nearby)) is not None:
+        raise ConfigError(f"cannot read {path}: there is no such file; did you mean {str(path.parent / meant)!r}?")
 
 
 def read(folder: Path, path: Path, kind: type[T]) -> T:
@@ -124,6 +146,8 @@ def _hint(folder: Path, name: str) -> str:
     """Return a suggestion for an unknown name: a similar name of the same kind or, if there is none, of another kind.
     Return "" if no name is similar.
     """
+    if name == "-":
+        return "to read the file from a pipe, give /dev/stdin; "
     if hint := name_hint(name, names(folder)):
         return hint
     kinds = {kind: nearest_name(name, names(place)) for place, kind in _KINDS.items() if place != folder}

@@ -14,8 +14,8 @@ from dlio_hpc.base import key_faults, serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
-from dlio_hpc.config.dataset_keys import ITEM_BYTES, Column, Dataset
-from dlio_hpc.config.dlio_benchmark import workload_files
+from dlio_hpc.config.dataset_keys import Column, Dataset
+from dlio_hpc.config.dlio_benchmark import hydra_settings, workload_files
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.config.site import Site
@@ -229,7 +229,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if dataset.format == "parquet":
             size = dataset.row_group_samples * max(column.bytes for column in dataset.all_columns)
         else:
-            chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+            chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
             size = max(dataset.largest, chunk if dataset.is_chunked else 0)
         if reader.direct and not fits_blocks(dataset):  # includes the blocks at both ends
             size = (-(-size // BLOCK) + 1) * BLOCK
@@ -301,12 +301,18 @@ def _check_section(override: str) -> None:
     sections = list(Workload.__struct_fields__)
     if section in sections or "=" not in override:
         return
+    hydra_settings.refuse(override, is_key)
     everywhere = [*key_faults.keys_of(Workload), *key_faults.keys_of(Site, "site.")]
     hint = _OPTIONS.get(section) or key_faults.meant_of(section, [*sections, "site"], everywhere)
     raise ConfigError(
         f"{serialization.of_override(override)}: unknown key {section!r}; {hint}known keys: {', '.join(sections)}, and "
         "site.KEY for keys of the site"
     )
+
+
+def is_key(name: str) -> bool:
+    """Return whether workloads have a key, which is given with its sections, as in reader.read_threads."""
+    return name in key_faults.keys_of(Workload)
 
 
 def _read(name: str) -> Draft:

@@ -175,9 +175,9 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             not framework and dataset.scan is not None and dataset.scan.needs_library,
-            "reader.mode=posix cannot read these existing files, because they are compressed or have filters, or "
-            "because their chunks differ or were never written; only the library of their format reads them. Set "
-            "mode=framework",
+            "reader.mode=posix cannot read these existing files"
+            + (f", because {dataset.scan.obstacle}" if dataset.scan is not None and dataset.scan.obstacle else "")
+            + "; only the library of their format reads them. Set mode=framework",
         ),
         (
             reader.direct and not plain,

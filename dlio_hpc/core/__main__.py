@@ -11,7 +11,7 @@ from pathlib import Path
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import DlioError, classified, kind_of, of_system, reported
 from dlio_hpc.core import node_leftovers, orphan_ranks
-from dlio_hpc.files import filesystem, rundir, safe_folders
+from dlio_hpc.files import filesystem, run_outputs, rundir
 from dlio_hpc.results.run_result import RunError
 
 # When ranks abort, launchers drop output that they have not yet forwarded. The rank that failed first therefore waits
@@ -92,7 +92,7 @@ def _remove(outputs: str) -> None:
     reported its failure. Other ranks may then fail because files in this folder are missing, but they do not report
     that.
     """
-    removal = threading.Thread(target=safe_folders.discard, args=(outputs,), daemon=True)
+    removal = threading.Thread(target=run_outputs.discard, args=(outputs,), daemon=True)
     removal.start()
     removal.join(_REMOVAL_S)
 

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from itertools import pairwise
 
-from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
+from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.core.content import BLOCK, WORD, Compressibility
 
 # Bytes that deflate needs in addition to the random data, for codes and repeated words, in 1/10000 of the uncompressed
@@ -47,7 +47,7 @@ def _at_once(dataset: Dataset) -> int:
     otherwise the size of a file.
     """
     if dataset.is_chunked:
-        return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+        return math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
     return dataset.samples_per_file * dataset.sample_bytes
 
 

@@ -29,7 +29,7 @@ from dlio_hpc.core.run_file_systems import Mounted, Role
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
 from dlio_hpc.dataset import dataset_folder, planned_bytes
-from dlio_hpc.files import elf_library, filesystem, rundir, safe_folders
+from dlio_hpc.files import elf_library, filesystem, run_outputs, rundir, safe_folders
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
@@ -114,7 +114,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     try:
         _write(directory, folder, result, trained.timeline_fault if trained else None)
     finally:  # the removal may take longer than the job has left; after a failure, the rank that reports it removes
-        safe_folders.discard(run.outputs)
+        run_outputs.discard(run.outputs)
     safe_folders.discard(folder / rundir.LIVE)
     _end(directory, result)
 

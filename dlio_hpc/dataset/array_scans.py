@@ -31,6 +31,7 @@ _LOCAL_HEADER = 30
 _MOST_SAMPLES = 10**8
 # Filters of HDF5 (H5Zpublic.h), and of h5py, by their numbers.
 _COMPRESSIONS = {1: "gzip", 32000: "lzf"}
+_FILTERS = {2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", **_COMPRESSIONS}
 
 
 def npz(path: str, size: int, name: str | None) -> ScannedFile:
@@ -57,13 +58,38 @@ def npz(path: str, size: int, name: str | None) -> ScannedFile:
             f"{path} is not an npz file that can be read, or is corrupted: {_line(fault)}; set dataset.format to the "
             "format of the files, or choose another pattern"
         ) from fault
+    _check_numpy_array(path, shape, is_fortran, dtype)
+    is_stored = member.compress_type == zipfile.ZIP_STORED
+    begin = member.header_offset + _LOCAL_HEADER + sum(lengths) + header if is_stored else 0
+    form = Array(shape[1:], _type_name(dtype), None, *(("none",) if is_stored else ("gzip", "they are compressed")))
+    return ScannedFile(_samples(path, size if is_stored else None, begin, shape, dtype), form)
+
+
+def npy(path: str, size: int, rows: bool) -> ScannedFile:
+    """Scan an npy file. size: size of the file in bytes. rows: whether the first axis of the array counts samples;
+    False: the array is one sample.
+    """
+    try:
+        with open(path, "rb") as file:
+            shape, is_fortran, dtype = _header(file)
+            begin = file.tell()
+    except _BAD_NPZ as fault:
+        raise ConfigError(
+            f"{path} is not an npy file that can be read, or is corrupted: {_line(fault)}; set dataset.format to the "
+            "format of the files, or choose another pattern"
+        ) from fault
+    if not rows:
+        shape, is_fortran = (1, *(shape or (1,))), False
+    _check_numpy_array(path, shape, is_fortran, dtype)
+    return ScannedFile(_samples(path, size, begin, shape, dtype), Array(shape[1:], _type_name(dtype)))
+
+
+def _check_numpy_array(path: str, shape: Sequence[int], is_fortran: bool, dtype: Any) -> None:
+    if dtype.hasobject:
+        raise ConfigError(f"{path}: the array holds Python objects, which have no fixed size; store numbers")
     _check_array(path, shape, dtype)
     if is_fortran:
         raise ConfigError(f"{path}: the array is in Fortran order, so its samples are scattered; store it in C order")
-    is_stored = member.compress_type == zipfile.ZIP_STORED
-    begin = member.header_offset + _LOCAL_HEADER + sum(lengths) + header if is_stored else 0
-    form = Array(shape[1:], dtype.name, None, "none" if is_stored else "gzip", not is_stored)
-    return ScannedFile(_samples(path, size if is_stored else None, begin, shape, dtype), form)
 
 
 def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
@@ -94,6 +120,7 @@ def hdf5(path: str, size: int, name: str | None) -> ScannedFile:
             stored = file[_chosen(path, name, _names(file))]
             if not isinstance(stored, h5py.Dataset):
                 raise ConfigError(f"{path}: {name} is a group; name a dataset in it with dataset.existing.array")
+            _check_storage(path, stored)
             shape, dtype = stored.shape, stored.dtype
             _check_array(path, shape, dtype)
             offset = stored.id.get_offset()
@@ -115,25 +142,75 @@ def _names(file: Any) -> list[str]:
 
 
 def _form(stored: Any) -> Array:
-    """Return the form of an HDF5 dataset. Three kinds of data can be read only through the HDF5 library: data with
-    filters other than gzip, data without storage in the file, and chunks that reach beyond a sample. For example, a
-    chunk that was never written has no storage in the file: the library returns the fill value for it.
-    """
+    """Return the form of an HDF5 dataset."""
     properties = stored.id.get_create_plist()
     filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
     compression = next((_COMPRESSIONS[code] for code in filters if code in _COMPRESSIONS), "none")
     sample, chunk = tuple(stored.shape[1:]), stored.chunks
-    is_plain = filters == [code for code in filters if code in _COMPRESSIONS]
-    if chunk is None:
-        has_place = stored.id.get_offset() is not None
-    else:
-        has_place = stored.id.get_num_chunks() == math.prod(
-            -(-n // c) for n, c in zip(stored.shape, chunk, strict=True)
-        )
-    fits = chunk is None or all(map(int.__le__, chunk[1:], sample))
+    obstacle = _obstacle(stored, filters)
     if chunk is not None:
         chunk = (chunk[0], *map(min, chunk[1:], sample))
-    return Array(sample, stored.dtype.name, chunk, compression, not (is_plain and has_place and fits))
+    return Array(sample, _type_name(stored.dtype), chunk, compression, obstacle)
+
+
+def _obstacle(stored: Any, filters: list[int]) -> str:
+    """Return the reason why only the HDF5 library can read the data of an HDF5 dataset; empty if they can also be read
+    at their offsets. For example, a chunk that was never written has no storage in the file: the library returns the
+    fill value for it. filters: numbers of the filters of the dataset.
+    """
+    import h5py
+
+    others = [_FILTERS.get(code, str(code)) for code in filters if code not in _COMPRESSIONS]
+    if others:
+        return f"they have the HDF5 filter {' and '.join(others)}"
+    if stored.chunks is None:
+        if stored.id.get_create_plist().get_layout() == h5py.h5d.COMPACT:
+            return "they are in the header of the HDF5 file (layout compact)"
+        return "" if stored.id.get_offset() is not None else "they were never written"
+    if stored.id.get_num_chunks() != math.prod(-(-n // c) for n, c in zip(stored.shape, stored.chunks, strict=True)):
+        return "chunks of them were never written"
+    fits = all(map(int.__le__, stored.chunks[1:], stored.shape[1:]))
+    return "" if fits else "their chunks reach beyond a sample"
+
+
+def _check_storage(path: str, stored: Any) -> None:
+    """Raise ConfigError if the data of an HDF5 dataset are not in its file, or if its values have no fixed size."""
+    import h5py
+
+    elsewhere = [source.file_name for source in stored.virtual_sources()] if stored.is_virtual else []
+    kind = "virtual" if stored.is_virtual else "external"
+    elsewhere += [name for name, *_ in stored.external or ()]
+    if elsewhere:
+        raise ConfigError(
+            f"{path}: {stored.name} is {kind}: its data are in other files ({', '.join(sorted(set(elsewhere))[:3])}), "
+            "and HDF5 returns fill values for files that are missing. Choose a pattern that matches the files with the "
+            "data"
+        )
+    if stored.shape is None:
+        raise ConfigError(f"{path}: {stored.name} is empty: it has a type, but no values (a null dataspace)")
+    if stored.dtype.hasobject:
+        values = "references" if h5py.check_ref_dtype(stored.dtype) else "values of varying size"
+        raise ConfigError(
+            f"{path}: {stored.name} holds {values} ({_hdf5_type(stored)}); only arrays of values of a fixed size can "
+            "be read. Choose another array with dataset.existing.array"
+        )
+
+
+def _hdf5_type(stored: Any) -> str:
+    """Return what the values of an HDF5 dataset without a fixed size are."""
+    import h5py
+
+    if h5py.check_ref_dtype(stored.dtype):
+        return "of objects or regions"
+    if h5py.check_string_dtype(stored.dtype):
+        return "strings"
+    return "sequences" if h5py.check_vlen_dtype(stored.dtype) else "in a compound type"
+
+
+def _type_name(dtype: Any) -> str:
+    """Return the name that the key dataset.sample.dtype has for a type, or NumPy's string for the type."""
+    name: str = dtype.name if dtype.name in ITEM_BYTES and dtype.isnative else dtype.str
+    return name
 
 
 def _chosen(path: str, name: str | None, names: Sequence[str]) -> str:
@@ -154,12 +231,9 @@ def _chosen(path: str, name: str | None, names: Sequence[str]) -> str:
 
 
 def _check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
-    if dtype.name not in ITEM_BYTES or not dtype.isnative:
-        raise ConfigError(
-            f"{path}: arrays of type {dtype.str} cannot be read; possible types are {', '.join(ITEM_BYTES)}, in the "
-            "byte order of this machine"
-        )
-    if len(shape) < 2 or not all(shape[1:]):
+    if not dtype.itemsize:
+        raise ConfigError(f"{path}: the values of the array have no bytes (type {dtype.str}); choose another array")
+    if min(shape[1:], default=0) < 1 or shape[0] < 0:
         raise ConfigError(
             f"{path}: the array has the shape {list(shape)}, but needs a first axis that counts samples and at least "
             "one other axis; choose another array with dataset.existing.array"

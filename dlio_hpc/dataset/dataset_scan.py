@@ -7,6 +7,7 @@ import os
 import time
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec import structs
 
@@ -14,7 +15,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import counted
-from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, Scan
+from dlio_hpc.config.dataset_keys import ITEM_BYTES, Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
 from dlio_hpc.dataset.existing_files import Listing
 from dlio_hpc.dataset.sample_index import Array, SampleIndex, ScannedFile
@@ -69,7 +70,8 @@ def _key(dataset: Dataset, listing: Listing) -> str:
     """Return the name of an index. It depends on all inputs of the scan."""
     existing = dataset.existing
     assert existing is not None
-    settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder)
+    rows = ("rows",) if existing.rows else ()  # the indexes of earlier versions keep their names
+    settings = (sample_index.VERSION, dataset.format, existing.array, existing.sample_bytes, listing.folder, *rows)
     digest = hashlib.sha256(serialization.encode(settings))
     digest.update("\0".join(listing.names).encode(errors="surrogateescape"))
     digest.update(listing.sizes.tobytes() + listing.changes.tobytes())
@@ -151,7 +153,15 @@ def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
             f"{listing.names[0]} holds samples of {first.dtype} of shape {list(first.shape)}; choose a pattern that "
             "matches only files with the same samples"
         )
-    return first._replace(needs_library=True) if len(forms) > 1 else first
+    if len(forms) == 1:
+        return first
+    obstacle = min((form.obstacle for form in forms if form.obstacle), default="their chunks differ between files")
+    return first._replace(obstacle=obstacle)
+
+
+def _key_of(dtype: str) -> str:
+    """Return the key of `sample` that holds a type."""
+    return "dtype" if dtype in ITEM_BYTES else "stored_dtype"
 
 
 def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
@@ -171,12 +181,13 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         largest_file=units.Size(int(index.sizes.max())),
         counts_vary=bool((counts != counts[0]).any()),
         sizes_vary=index.ends is not None,
-        needs_library=array is not None and array.needs_library,
+        needs_library=array is not None and bool(array.obstacle),
+        obstacle="" if array is None else array.obstacle,
     )
     sample = Sample(bytes=units.Size(max(1, round(index.total / index.samples))))
     most, chunk = int(counts.max()), None
     if array is not None:
-        sample = Sample(shape=array.shape, dtype=array.dtype)  # type: ignore[arg-type]
+        sample = msgspec.convert({"shape": array.shape, _key_of(array.dtype): array.dtype}, Sample)
         # A chunk may be larger than the array of a file, if the array can grow.
         chunk = None if array.chunk is None else Chunk(shape=(min(array.chunk[0], most), *array.chunk[1:]))
     return structs.replace(

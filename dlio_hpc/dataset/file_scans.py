@@ -16,7 +16,8 @@ from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 # collections of images have files with wrong endings.
 _IMAGE_NAMES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 _IMAGE_MAGICS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
-_GZIP_MAGIC = b"\x1f\x8b"
+# First bytes of compressed files (RFC 1952; RFC 1950 with a window of 32 KiB), and TensorFlow's names of compressions.
+_COMPRESSED = {b"\x1f\x8b": "GZIP", **dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), "ZLIB")}
 _TFRECORD_HEAD = 12
 # Bytes that the scan of a TFRecord file reads in one request. It reads whole blocks only while records are smaller.
 _BLOCK = 64 << 10
@@ -83,8 +84,11 @@ def _record_length(path: str, offset: int, head: bytes) -> int:
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
     if len(head) == _TFRECORD_HEAD and struct.unpack("<I", head[8:])[0] == masked:
         return int.from_bytes(head[:8], "little")
-    if not offset and head.startswith(_GZIP_MAGIC):
-        raise ConfigError(f"{path} is compressed with gzip; only TFRecord files without compression can be read")
+    if not offset and (compression := _COMPRESSED.get(head[:2])):
+        raise ConfigError(
+            f"{path} is compressed (compression_type {compression}); only TFRecord files without compression can be "
+            "read"
+        )
     if offset:
         raise ConfigError(f"{path} is corrupted: there is no record at byte {offset}, where the record before it ends")
     raise ConfigError(
@@ -97,12 +101,16 @@ def _npz(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.npz(path, size, dataset.existing.array if dataset.existing else None)
 
 
+def _npy(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    return array_scans.npy(path, size, dataset.existing is not None and dataset.existing.rows)
+
+
 def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
 
 
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
-    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "hdf5": _hdf5,
+    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5,
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def of(dataset: Dataset, layout: Layout | None = None) -> str:
     for key in ("compression_ratio", "arrays", "columns", "row_group", "subfolders"):
         if stored[key] is None:
             del stored[key]  # datasets generated before this key existed keep their fingerprints
-    del stored["existing"]
+    del stored["existing"], stored["sample"]["stored_dtype"]
     parts = [_CONTENT, stored, auxiliary_files, *([] if layout is None else [_stored_layout(layout)])]
     return hashlib.sha256(serialization.encode(parts)).hexdigest()[:12]
 

@@ -63,8 +63,8 @@ def _candidates(folder: Path, wanted: FolderKind) -> list[Path]:
 
 def refuse_target(folder: Path, wanted: FolderKind, option: str) -> None:
     """Raise ConfigError if `folder` is not suitable for new jobs, archives or datasets. It is not suitable if it is a
-    job, a study or a dataset, is inside a dataset, or is a folder of another kind than `wanted`. There is one
-    exception: new jobs can go to a folder of datasets. option: option with which the user gave the folder.
+    job, a study or a dataset, is inside a dataset, or is a folder of another kind than `wanted`. option: option with
+    which the user gave the folder.
     """
     try:
         absolute = Path(os.path.abspath(folder))
@@ -80,8 +80,6 @@ def refuse_target(folder: Path, wanted: FolderKind, option: str) -> None:
     usual = (parent if outer is None and member(absolute) is None else parent.parent) / _KINDS[wanted].usual
     if (outer is not None and wanted == "datasets") or holds(parent, wanted):
         raise ConfigError(f"{option} {folder} is {what}; give the folder of {wanted}: {parent}")
-    if wanted == "jobs" and what == "a folder of datasets":
-        return
     raise ConfigError(f"{option} {folder} is {what}; give a folder outside of it, such as {usual}")
 
 

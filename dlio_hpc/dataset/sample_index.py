@@ -5,6 +5,7 @@ arrays, which ranks map into memory.
 import functools
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from dlio_hpc.files import rundir, safe_folders
 
 # Version of the files of an index. It is part of the name of every index.
 VERSION = 2
+# The obstacle in an index of an earlier version of dlio-hpc, which stored only whether there is one.
+_UNKNOWN_OBSTACLE = "they are compressed or have filters, or their chunks differ or were never written"
 _NAMES, _NAME_ENDS, _FILES, _ENDS = "names.npy", "name-ends.npy", "files.npy", "sample-ends.npy"
 # Array of one value, instead of _ENDS if all samples have the same size.
 _SIZE = "sample-size.npy"
@@ -33,15 +36,24 @@ _PIECE = 4 << 20
 
 class Array(NamedTuple):
     """Form of the arrays in npz or HDF5 files. shape, dtype: shape and type of a sample. chunk: shape of a chunk; None
-    if the array is not chunked. compression: one of the values of the key dataset.compression. needs_library: whether
-    the samples can be read only through the library of the format.
+    if the array is not chunked. compression: one of the values of the key dataset.compression. obstacle: reason why the
+    samples can be read only through the library of the format; empty if they can also be read at their offsets.
     """
 
     shape: tuple[int, ...]
     dtype: str
     chunk: tuple[int, ...] | None = None
     compression: str = "none"
-    needs_library: bool = False
+    obstacle: str = ""
+
+    def in_fingerprint(self) -> str:
+        """Return the text that stands for the array in a fingerprint. The fingerprints of all existing datasets depend
+        on this text, so it does not follow the fields of the class.
+        """
+        return (
+            f"Array(shape={self.shape!r}, dtype={self.dtype!r}, chunk={self.chunk!r}, "
+            f"compression={self.compression!r}, needs_library={bool(self.obstacle)})"
+        )
 
 
 class SampleIndex(NamedTuple):
@@ -171,7 +183,8 @@ def fingerprint(index: SampleIndex, kind: str) -> str:
     the files and on the locations of the samples, but not on the folder or the times of changes. A copy of the files
     therefore has the same fingerprint. kind: format of the files.
     """
-    digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.samples} {index.array}".encode())
+    form = None if index.array is None else index.array.in_fingerprint()
+    digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.samples} {form}".encode())
     size = np.array([index.size])
     for part in (index.names, index.name_ends, index.starts, index.begins, index.sizes, size, index.ends):
         digest.update(b"" if part is None else part.tobytes())
@@ -187,7 +200,7 @@ def opened(folder: str) -> SampleIndex:
         return _unwritten[folder]
     try:
         _check_seals(Path(folder))
-        array = msgspec.json.decode(Path(folder, _ARRAY).read_bytes(), type=Array | None)
+        array = _array(Path(folder, _ARRAY).read_bytes())
         names, name_ends, files = (_mapped(folder, name) for name in (_NAMES, _NAME_ENDS, _FILES))
         is_uniform = os.path.exists(os.path.join(folder, _SIZE))
         size = int(_mapped(folder, _SIZE)[0]) if is_uniform else 0
@@ -202,6 +215,14 @@ def opened(folder: str) -> SampleIndex:
         ) from fault
     begins, sizes, changes = (files[row][:-1] for row in (_BEGINS, _SIZES, _CHANGES))
     return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array)
+
+
+def _array(content: bytes) -> Array | None:
+    """Return the form of the arrays from the file array.json."""
+    with suppress(msgspec.ValidationError):
+        return msgspec.json.decode(content, type=Array | None)
+    *form, has_obstacle = msgspec.json.decode(content)
+    return msgspec.convert((*form, _UNKNOWN_OBSTACLE if has_obstacle else ""), Array)
 
 
 def _check_seals(folder: Path) -> None:

@@ -89,6 +89,7 @@ LOOP, DIRECT_LOOP = "loop device", "loop device with direct I/O"
 MEMORY_DEVICE, UNKNOWN_DEVICE = "memory device", "unknown device"
 COMPRESSED, SPARSE, ELSEWHERE, MOVED = "compressed", "sparse", "files elsewhere", "mounted anew"
 FOREIGN, NO_FSYNC, REPLACED = "files of other users", "fsync replaced", "reads replaced"
+WSYNC = "wsync"
 # Facts about a mounted file system, by the name that result.json has for them. The others are mount options, whose
 # values may follow: compress=zstd:3.
 VOIDED: dict[str, Voided] = {
@@ -107,6 +108,7 @@ VOIDED: dict[str, Voided] = {
     ELSEWHERE: Voided(_ALL, "some files are on another file system than their folder"),
     MOVED: Voided(_ALL, "during the run, another file system was mounted, or this one was mounted in another way"),
     FOREIGN: Voided(frozenset(), "the kernel does not say which pages of other users' files are in memory"),
+    WSYNC: Voided(frozenset(), "the CephFS client waits until the server has made an operation (wsync)"),
     SPARSE: Voided(frozenset({"size"}), "files take less space than their size"),
     NO_FSYNC: Voided(frozenset({"fsync"}), "a preloaded library or a filter of system calls replaces fsync"),
     REPLACED: Voided(

@@ -1,6 +1,7 @@
-"""Folders of a user's own files, as the XDG Base Directory Specification names them."""
+"""Folders of a user's own files, as the XDG Base Directory Specification names them, and home folders in paths."""
 
 import os
+import re
 from pathlib import Path
 
 
@@ -26,3 +27,21 @@ def private_cache() -> Path | None:
     except OSError:
         return None
     return folder if status.st_uid == os.getuid() and not status.st_mode & 0o022 else None
+
+
+# "~" or "~USER" at the beginning of a path, which may follow the mark of a workload of dlio_benchmark.
+_HOME = re.compile(r"(?P<mark>dlio:)?(?P<path>~[^/]*(/.*)?)", re.DOTALL)
+
+
+def expanded(text: str) -> str:
+    """Return a path in which "~" or "~USER" at the beginning is replaced by the home folder of the user. Raise
+    ValueError if this folder is not known.
+    """
+    parts = _HOME.fullmatch(text)
+    if parts is None:
+        return text
+    path = os.path.expanduser(parts["path"])
+    if path.startswith("~"):
+        name = path.partition("/")[0]
+        raise ValueError(f"{text}: the home folder {name} is not known; for a file or folder of this name: ./{path}")
+    return f"{parts['mark'] or ''}{path}"

@@ -8,7 +8,7 @@ import os
 from typing import NamedTuple
 
 from dlio_hpc.base.units import format_size
-from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.dataset import checkpoint_files
@@ -205,7 +205,7 @@ def _per_sample(dataset: Dataset, request: int) -> int:
     if dataset.format == "parquet":
         return sum(-(-column.bytes // max(request, 1)) + 1 for column in dataset.all_columns)
     if dataset.is_chunked:
-        chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+        chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
         request = min(request, chunk)
     return -(-dataset.largest // max(request, 1)) + 1
 

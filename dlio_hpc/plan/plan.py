@@ -160,7 +160,7 @@ def resolved(workload: Workload) -> Workload:
     if checkpoint is not None:
         checkpoint = checkpoint.resolved
     sample = dataset.sample
-    if sample.shape is not None:
+    if sample.shape is not None and sample.stored_dtype is None:
         sample = structs.replace(sample, dtype=sample.array_dtype)
     return structs.replace(
         workload,

@@ -13,6 +13,7 @@ from msgspec import structs
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.config.dlio_benchmark import hydra_settings
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, sweep
@@ -147,6 +148,24 @@ def _check_folders(options: Options) -> None:
         folder_kinds.refuse_target(options.archive, "archives", "--archive")
 
 
+def _check_links(options: Options, machine: site.Site) -> None:
+    """Raise ConfigError if a folder of the user is a link to a folder that does not exist. On another computer, the
+    link of a folder for datasets may lead to a folder.
+    """
+    data = _data_folders(options) if machine.scheduler == "local" else {}
+    own = {"--runs": (options.runs,), "--archive": () if options.archive is None else (options.archive,)}
+    for option, folders in (data | own).items():
+        for folder in folders:
+            if (link := _dead_link(folder)) is not None:
+                raise ConfigError(f"{option} {folder}: {link}; create that folder, or correct the link")
+
+
+def _dead_link(folder: Path) -> str | None:
+    """Return a description of the link in a path that leads nowhere; None if there is none."""
+    path = next((path for path in (folder, *folder.parents) if path.is_symlink() and not path.exists()), None)
+    return None if path is None else f"{path} is a link to {path.readlink()}, which does not exist"
+
+
 def _data_folders(options: Options) -> dict[str, tuple[Path, ...]]:
     return {"--ab": options.ab or (), "--data": () if options.data is None else (options.data,)}
 
@@ -155,7 +174,9 @@ def _absent_folders(options: Options, drafted: Planned) -> Iterator[str]:
     """Yield a note for each folder for datasets that the user names and that does not exist."""
     for option, folders in _data_folders(options).items():
         for folder in (Path(plan.absolute(folder)) for folder in folders):
-            if not folder.exists():
+            if (link := _dead_link(folder)) is not None:
+                yield f"{option} {folder}: {link} here"
+            elif not folder.exists():
                 yield f"{option} {folder} does not exist{_use_of_folder(drafted.study, filesystem.existing(folder))}"
 
 
@@ -190,11 +211,14 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     path, folders = _file(options), _folders(options)
     of_site, of_workload = _separated((*_existing(options), *options.overrides))
     _check_scanned(options, of_workload)
+    for text in options.sweeps:
+        hydra_settings.refuse(text, workload.is_key, "-P")
     _check_times((*of_workload, *options.sweeps))
     name_of_site = options.site or site.here()
     machine = site.load(name_of_site, of_site)
     if options.data is None and options.ab is None:
         site.check_data(machine, name_of_site, of_site)
+    _check_links(options, machine)
     if path is None:
         if options.full:
             raise ConfigError("--full needs --study or --suite")

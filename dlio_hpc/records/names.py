@@ -3,15 +3,22 @@ If this directory was removed, the name stands for the archive of the job.
 """
 
 import glob
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import counted
 from dlio_hpc.batch import abandoned_files, job_record
+from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import rundir
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records import study_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
+
+# Maximum number of folders that a note names.
+_SHOWN = 5
 
 
 def place(name: str, runs: Path) -> Path:
@@ -66,8 +73,34 @@ def _all(runs: Path) -> list[Path]:
         rests = ", only leftover files of killed submissions (dlio-hpc clean removes them)"
         left = rests if any(abandoned_files.rests(runs)) else ""
         left = left if runs.is_dir() else ", which does not exist"
+        folder_kinds.refuse_other(runs, "jobs", "--runs")
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]
+
+
+def overlooked(runs: Path, listed: Collection[Path]) -> Iterator[str]:
+    """Yield notes about folders in `runs` that may be jobs and are not in `listed`, the directories of jobs: folders
+    that this user may not read, and folders with a plan, but without job.json.
+    """
+    with suppress(OSError):
+        others = [
+            path for path in sorted(runs.iterdir()) if path not in listed and path.name[0] != "." and path.is_dir()
+        ]
+        unreadable = [path for path in others if not os.access(path, os.R_OK | os.X_OK)]
+        if unreadable:
+            yield f"{counted(len(unreadable), 'folder')} cannot be read (Permission denied): {_some(unreadable)}"
+        lost = [path for path in others if path not in unreadable and (path / rundir.PLAN).is_file()]
+        if lost:
+            yield (
+                f"{counted(len(lost), 'folder')} of jobs without {rundir.JOB}: {_some(lost)}; if {runs / 'archive'} "
+                "has the archive of a job, dlio-hpc report shows it"
+            )
+
+
+def _some(folders: Sequence[Path]) -> str:
+    """Return the names of the first folders, and the number of the others."""
+    more = f" and {len(folders) - _SHOWN} more" if folders[_SHOWN:] else ""
+    return f"{', '.join(path.name for path in folders[:_SHOWN])}{more}"
 
 
 def named(name: str, runs: Path) -> list[Path]:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.base.units import counted, format_size
 from dlio_hpc.config import lustre_layout as layouts
-from dlio_hpc.config.dataset_keys import ITEM_BYTES
 from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import plan, sweep
@@ -215,7 +214,7 @@ def _chunks(workload: Workload) -> list[str] | None:
         return [
             'file.create_dataset("x", ...) without chunks; for existing files: h5repack -f x:NONE -l x:CONTI OLD NEW'
         ]
-    size = math.prod(shape) * ITEM_BYTES[dataset.sample.array_dtype]
+    size = math.prod(shape) * dataset.sample.item_bytes
     comment = f"{format_size(size)}: in elements of {dataset.sample.array_dtype}, samples first"
     lines = [
         f'file.create_dataset("x", ..., chunks={tuple(map(int, shape))})  # {comment}',
@@ -313,7 +312,7 @@ def _alignment(changed: list[str], point: Point) -> Iterator[str]:
     workload, layout = plan.resolved(point.workload), point.layout
     dataset, transfer = workload.dataset, workload.reader.transfer_size
     shape = dataset.chunk_shape if dataset.format == "hdf5" else None
-    chunk = math.prod(shape) * ITEM_BYTES[dataset.sample.array_dtype] if shape else None
+    chunk = math.prod(shape) * dataset.sample.item_bytes if shape else None
     stripe = layout.stripe_size if layout is not None else None
     if chunk and stripe and stripe % chunk and any(key.startswith(("dataset.", "site.")) for key in changed):
         yield (

@@ -102,7 +102,8 @@ def _of_phases(runs: Sequence[RunOutcome]) -> str:
     """
     rates = rates_of_phases(runs)
     texts = (f"{phase} {statistics.median(known):,.0f}/s" for phase, known in rates.items())
-    return f"Operations of all ranks: {', '.join(texts)} (medians)."
+    medians = " (medians)" if any(len(known) > 1 for known in rates.values()) else ""
+    return f"Operations of all ranks: {', '.join(texts)}{medians}."
 
 
 def _of_repeats(runs: Sequence[RunOutcome]) -> str:

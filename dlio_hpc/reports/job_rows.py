@@ -1,5 +1,6 @@
 """Measurements of a job as table rows and lines, for the terminal and the HTML page."""
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -391,6 +392,8 @@ def _metadata(run: RunOutcome, summary: Summary) -> Iterator[tuple[str, str]]:
     if is_much and origin != "storage":
         state = "files were in memory" if origin == "cached" else "it is unknown whether files were in memory"
         advice = f"; {state}, so this may be the time of the node and not of the file system"
+    elif is_much and run.storage is not None and run.storage.opens_doubt:
+        advice = f"; {run.storage.opens_doubt}"
     elif is_much and workload.dataset.existing is None:
         folders = "" if workload.dataset.subfolders else ", subfolders (dataset.subfolders)"
         advice = (
@@ -438,10 +441,30 @@ def _facts_of_metadata(run: RunOutcome, summary: Summary) -> list[tuple[str, str
     cut = [f"{phase}: {count:,} of {most:,}" for phase, (count, most) in cut_phases(run, summary).items()]
     return [
         *([("limit", f"metadata.time_limit left operations out: {', '.join(cut)}")] if cut else []),
+        *_short_phases(run.run.workload, summary),
         *_own_cost(summary, run.run.workload),
         *_storage(run),
         *spread_reasons.facts(None if run.result is None else run.result.disturbance),
     ]
+
+
+# Seconds below which the rate of a phase is uncertain, because ranks start a phase within some milliseconds.
+_SHORT_S = 0.1
+
+
+def _short_phases(workload: Workload, summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield a fact if phases of a metadata workload were so short that the start of the ranks affects their rates."""
+    short = {phase.phase: phase.wall_s for phase in summary.metadata if 0 < phase.wall_s < _SHORT_S}
+    if not short or workload.metadata is None:
+        return
+    shortest = min(short.values())
+    names = ", ".join(f"{phase} {format_seconds(wall_s)}" for phase, wall_s in short.items())
+    files = math.ceil(workload.metadata.files * _SHORT_S / shortest)
+    yield (
+        "short",
+        f"{names}: ranks start a phase within some milliseconds, so rates of short phases are uncertain; to measure "
+        f"longer: -S metadata.files={files}",
+    )
 
 
 def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:

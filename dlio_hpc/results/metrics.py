@@ -19,6 +19,8 @@ MetricName = Literal[
     "write_per_s", "stat_per_s", "readdir_per_s", "open_read_close_per_s", "rename_per_s", "unlink_per_s",
     "rmdir_per_s",
 ]  # fmt: skip
+# Metrics of opens and closes of sample files.
+OF_OPENS: frozenset[MetricName] = frozenset({"opens_per_s", "open_p99_s", "metadata_fraction"})
 # Unit "share": a number from 0 to 1, printed in percent. Unit "x": a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
 

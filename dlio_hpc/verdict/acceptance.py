@@ -17,6 +17,7 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import archive_folder
 from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, worst
+from dlio_hpc.results import metrics
 from dlio_hpc.verdict import (
     criteria_file,
     history,
@@ -40,6 +41,9 @@ from dlio_hpc.verdict.judged_jobs import Judged
 from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.validity_criteria import Absent
+
+# What measures the servers instead of the opens of a run.
+_OPENS = ("a metadata workload with files of another node (metadata_own on several nodes)",)
 
 
 class Acceptance(Struct, frozen=True):
@@ -155,7 +159,7 @@ def judge(
     for group, own in zip(groups, by_group, strict=True):
         storage = validity_criteria.of_storage(group, criteria.cached_above)
         checks.append(storage)
-        checks += own if storage.outcome == "pass" else map(_as_cached, own)
+        checks += [_by_node(check, group) for check in own] if storage.outcome == "pass" else map(_as_cached, own)
     seconds = {group.label: sum(ran.run.metrics.get("wall_s", 0.0) for ran in group.runs) for group in groups}
     studies = dict.fromkeys(entry.study for entry in entries)
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
@@ -178,6 +182,17 @@ def _as_cached(check: Check) -> Check:
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
     return structs.replace(check, outcome="cached", text=f"{check.text}; not a measurement of the storage")
+
+
+def _by_node(check: Check, group: CriterionGroup) -> Check:
+    """Return a check of a metric of opens with the outcome that applies if the nodes may have answered the opens. Other
+    checks are returned unchanged.
+    """
+    doubts = [ran.run.storage.opens_doubt for ran in group.runs if ran.run.storage is not None]
+    doubt = next(filter(None, doubts), "")
+    if check.metric not in metrics.OF_OPENS or not doubt or check.outcome not in ("pass", "inconclusive"):
+        return check
+    return structs.replace(check, outcome="cached", text=f"{check.text}; {doubt}", advice=_OPENS)
 
 
 def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) -> Iterator[Check]:

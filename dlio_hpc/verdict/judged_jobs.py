@@ -54,6 +54,8 @@ def folder(archive: Path | None, runs: Path) -> Path:
             "-o/--runs, or the folder of archives with --archive"
         )
     if not path.is_dir():
+        if archive is None:
+            folder_kinds.refuse_other(runs, "jobs", "--runs")
         raise ConfigError(f"{path} is not a folder of archives; give the folder with --archive")
     folder_kinds.refuse_other(path, "archives", "--archive")
     return path
@@ -70,8 +72,10 @@ def refresh(where: Path, report: Report) -> None:
 
 def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
     """Return the jobs with these names. A name may also be the name of a study. It then selects the study's jobs that
-    measured something or failed. Raise ConfigError if a name is unknown.
+    measured something or failed. Raise ConfigError if a name is unknown, or if `archive` is no folder of archives.
     """
+    if archive is not None:
+        folder(archive, runs)
     selections = [_named(name, archive, runs, report) for name in given]
     missing = dict.fromkeys(line for selection in selections for line in selection.missing)
     return Selection([job for selection in selections for job in selection.jobs], list(missing))

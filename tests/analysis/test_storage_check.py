@@ -104,6 +104,21 @@ def test_where_the_kernel_does_not_count_its_count_says_nothing(kind: str) -> No
         assert verdict.advice
 
 
+@pytest.mark.parametrize(
+    ("kind", "doubt"),
+    [
+        ("lustre", ""), ("beegfs", ""), ("ext4", "ext4 belongs to one node"), ("tmpfs", "the files are in memory"),
+        ("nfs", "it is not known where nfs answers opens"), ("ceph", "not known where ceph"), ("gpfs", "where gpfs"),
+        ("fuse.glusterfs", "where fuse.glusterfs"), ("", "where this file system"),
+    ],
+)  # fmt: skip
+def test_the_node_may_have_answered_opens(kind: str, doubt: str) -> None:
+    """The bytes come from storage, and say nothing about the opens."""
+    verdict = _judge(kind, {"page_cache_fraction": 0.0}, direct=True)
+    assert bool(verdict.opens_doubt) == bool(doubt)
+    assert doubt in verdict.opens_doubt
+
+
 def test_the_client_decides_on_lustre_and_nfs() -> None:
     """Other programs on the nodes may read too; all data from memory count as the run's."""
     quiet = {"client_bytes_asked": 256 * MIB, "client_bytes_read": 0, "storage_bytes_read": 256 * MIB}

@@ -36,6 +36,19 @@ def test_clean_leaves_a_link_in_place_of_outputs(run: Run, tmp_path: Path) -> No
     assert (other / "file").exists()
 
 
+@pytest.mark.job
+def test_clean_leaves_the_outputs_of_a_script_that_runs(run: Run, tmp_path: Path) -> None:
+    """In another PID namespace, the job looks as if it had ended."""
+    made = run("dlio-submit", "metadata_own", "-s", "local", "--ppn", 1, "-S", "metadata.files=5", "--wait", "--json")
+    outputs = tmp_path / "dlio-data" / f"outputs-{made.job['job']}"
+    outputs.mkdir()
+    with rundir.locked_now(tmp_path / "dlio-runs" / made.job["job"] / rundir.SCRIPT) as is_mine:
+        assert is_mine
+        assert "nothing to remove" in run("dlio-hpc", "clean").out
+    assert outputs.exists()
+    assert f"removed {outputs}" in run("dlio-hpc", "clean").out
+
+
 @pytest.mark.parametrize("is_given", [False, True])
 def test_a_job_of_which_only_the_archive_is_left_is_named(tmp_path: Path, is_given: bool) -> None:
     """Another job with a similar name is not suggested."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.files import rundir
 from dlio_hpc.results.phases import PHASES
 from tests.conftest import Run, ahead
 
@@ -144,6 +145,6 @@ def test_a_job_of_which_a_part_is_killed(tmp_path: Path, run: Run, victims: str,
     waited = run("dlio-hpc", "wait", directory, "--json")
     (job,) = waited.json["jobs"]
     assert (waited.code, job["state"]) == (code, state), waited
-    _wait(lambda: not any(map(_lives, ranks)))
+    _wait(lambda: not any(map(_lives, ranks)) and not rundir.is_running(directory))
     assert run("dlio-hpc", "clean").code == 0
     assert os.listdir(tmp_path / "data") == []

@@ -18,6 +18,7 @@ _BYTES = Sample(bytes=Size(1 << 20))
 _DATASETS = (
     (Dataset("raw", 8, 16, _BYTES), _GOAL),
     (Dataset("npz", 8, 16, _BYTES), _GOAL),
+    (Dataset("npy", 8, 16, _BYTES), _GOAL),
     (Dataset("hdf5", 8, 16, _BYTES), _GOAL),
     (Dataset("tfrecord", 8, 16, _BYTES), _GOAL),
     (Dataset("csv", 8, 16, Sample(shape=(100_000,))), ">= 200 MB/s"),

@@ -92,6 +92,17 @@ def _load(folder: Path, dataset: Dataset) -> Callable[[], None]:
     return loop
 
 
+def _npy(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    batch = np.empty((BATCH, BYTES.size), np.uint8)
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            for place, sample in enumerate(np.load(_path(folder, number))):
+                batch[place % BATCH] = sample
+
+    return loop
+
+
 def _h5py(folder: Path, dataset: Dataset) -> Callable[[], None]:
     batch = np.empty((BATCH, BYTES.size), np.uint8)
 
@@ -166,12 +177,13 @@ class Case(NamedTuple):
     goal: str
 
 
-NPZ, HDF5, RECORDS = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in ("npz", "hdf5", "tfrecord"))
+NPZ, NPY, HDF5, RECORDS = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in ("npz", "npy", "hdf5", "tfrecord"))
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
-SETS = (NPZ, SINGLE, HDF5, RECORDS, CSV)
+SETS = (NPZ, NPY, SINGLE, HDF5, RECORDS, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
+    Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
     Case("csv, framework / pandas.read_csv", CSV, "framework", "native", _pandas, GOAL),
     Case("csv, posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),

@@ -5,9 +5,12 @@ message is not good enough, the program changes, and not the row. A new key or o
 """
 
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
@@ -1067,7 +1070,7 @@ LINES = (
     Mistake("ranks of all nodes", DEMO + "-n 8",
             ("No such option '-n': give the ranks of each node with --ppn, and the nodes with --nodes",)),
     Mistake("setting of dlio_benchmark", DEMO + "++workload.reader.batch_size=4",
-            ("settings are given by an option: -S workload.reader.batch_size=4",)),
+            ("settings are given by an option: -S reader.batch_size=4",)),
     Mistake("blank between key and value", DEMO + "-S reader.batch_size 8",
             ("-S takes KEY=VALUE: -S reader.batch_size=8",)),
     Mistake("dataset that nobody generates", "dlio-submit demo -s local -d data --generate never",
@@ -1500,8 +1503,244 @@ IN_FILES = (
             _site("ppn: 4\nnodes: 2\n")),
 )  # fmt: skip
 
+LOST = (
+    *(
+        Mistake(
+            f"option for a value: {line}",
+            f"dlio-hpc {line}",
+            (f"{option} takes a value, but '{value}' is an option", f"if it is the value, write {long}={value}"),
+        )
+        for line, option, value, long in (
+            ("submit demo -s local -d --dry-run", "-d", "--dry-run", "--data"),
+            ("submit demo -s local -o --wait", "-o", "--wait", "--runs"),
+            ("submit demo -s slurm -A --dry-run", "-A", "--dry-run", "--account"),
+            ("submit demo -s slurm -A -slurm", "-A", "-slurm", "--account"),
+            ("submit demo -s slurm -A --dryrun", "-A", "--dryrun", "--account"),
+            ("submit demo -s polaris -A p -d . -q --dry-run", "-q", "--dry-run", "--queue"),
+            ("submit demo -s local -J --dry-run", "-J", "--dry-run", "--job-option"),
+            ("submit demo -s local --archive --nodes=4", "--archive", "--nodes=4", "--archive"),
+            ("submit demo -s local --existing -d", "--existing", "-d", "--existing"),
+            ("report done --html --json", "--html", "--json", "--html"),
+            ("report done --figures -h", "--figures", "-h", "--figures"),
+            ("accept done --criteria nightly --junit --json", "--junit", "--json", "--junit"),
+            ("baseline accept done --message --json", "--message", "--json", "--message"),
+            ("sites new my --to --json", "--to", "--json", "--to"),
+            ("import d.yaml -o --json", "-o", "--json", "--output"),
+            ("history --openmetrics --csv", "--openmetrics", "--csv", "--openmetrics"),
+            ("archive extract a.tar.zst --to --json", "--to", "--json", "--to"),
+            ("--log-file --help", "--log-file", "--help", "--log-file"),
+            ("status --log-file --json", "--log-file", "--json", "--log-file"),
+        )
+    ),
+    Mistake(
+        "option for the second value",
+        DEMO + "--ab old --wait",
+        ("--ab takes 2 values (DIR_A DIR_B), but '--wait' is an option", "give both"),
+    ),
+    Mistake("dash that is the value", DEMO + "--account=--x -d ./--wait", ("--account: no effect",), code=0),
+    Mistake(
+        "option of the batch system is no lost value",
+        "dlio-submit demo -s slurm -d . --dry-run -J --hold -J -H",
+        ("#SBATCH --hold", "#SBATCH -H"),
+        code=0,
+    ),
+    *(
+        Mistake(f"= after a short option: {given}", DEMO + given, (f"{given}: write {right}",))
+        for given, right in {
+            "-A=proj": "-A proj or --account=proj",
+            "-q=debug": "-q debug or --queue=debug",
+            "-d=data": "-d data or --data=data",
+            "-o =runs": "-o runs or --runs=runs",
+            "-s=local": "-s local or --site",
+            "-t=30": "-t 30 or --time=30",
+            "-S=train.epochs=2": "-S train.epochs=2 or --set=train.epochs=2",
+        }.items()
+    ),
+    Mistake("= without a value", DEMO + "-A=", ("-A= has no value, perhaps because a variable is not set",)),
+    *(
+        Mistake(
+            f"empty value: {line}", f"dlio-hpc {line}", ("the value is empty, perhaps because a variable is not set",)
+        )
+        for line in (
+            "submit demo -s '' -d .",
+            "submit demo -s slurm -A '' -d . --dry-run",
+            "submit demo --suite ''",
+            "submit demo -S ''",
+            "report ''",
+            "cancel ''",
+            "compare done --baseline ''",
+            "history --site ''",
+            "submit ''",
+            "submit demo --seed ''",
+            "baseline accept done --message ''",
+        )
+    ),
+    Mistake("empty log", "dlio-hpc status --log-file ''", ("--log-file is empty",)),
+    *(
+        Mistake(f"other dash: {dash!r}", DEMO + dash, (f"{dash} begins with another sign ({sign})", f"write {right}"))
+        for dash, sign, right in (
+            ("\u2013dry-run", "en dash, U+2013", "--dry-run"),
+            ("\u2014wait", "em dash, U+2014", "--wait"),
+            ("\u2212d", "minus sign, U+2212", "-d"),
+            ("-\u2013nodes=2", "en dash, U+2013", "--nodes=2"),
+        )
+    ),
+    *(
+        Mistake(
+            f"quotation marks of a document: {word}",
+            DEMO + word,
+            (f"{word.split()[-1]} has quotation marks", f"write {right}"),
+        )
+        for word, right in {
+            "-S \u201creader.read_threads=4\u201d": "'reader.read_threads=4'",
+            "--existing \u2018*.npz\u2019": "'*.npz'",
+        }.items()
+    ),
+    Mistake(
+        "user without a home",
+        DEMO + "--data=~nosuchuser/x",
+        ("the home folder ~nosuchuser is not known", "for a file or folder of this name: ./~nosuchuser/x"),
+    ),
+    *(
+        Mistake(f"~ of the home folder: {line}", f"HOME=/proc/me {line}", ("/proc/me",), code=code)
+        for line, code in {
+            DEMO + "--data=~/x": 0,
+            DEMO + "--runs=~/x": 0,
+            "DLIO_HPC_DATA=~/x " + DEMO: 0,
+            "dlio-submit demo --site=~/x.yaml": 2,
+            "dlio-hpc report '~/x'": 2,
+            "dlio-submit '~/x.yaml' -s local": 2,
+            "dlio-submit 'dlio:~/x.yaml' -s local": 2,
+            "DLIO_HPC_SITE_PATH=~/x " + DEMO: 2,
+            "DLIO_HPC_DLIO_CONFIGS=~/x dlio-submit dlio:a": 2,
+            "DLIO_HPC_LOG_FILE=~/x dlio-hpc status": 2,
+        }.items()
+    ),
+    Mistake(
+        "key given twice",
+        DEMO + "-S reader.read_threads=2 -S reader.read_threads=4",
+        ("reader.read_threads is given twice, as 2 and as 4; give it once",),
+    ),
+    Mistake(
+        "key given twice, in datasize",
+        "dlio-hpc datasize demo -N 1 --ppn 1 --memory 1GiB -S a=2 -S a=4",
+        ("a is given twice, as 2 and as 4",),
+    ),
+    Mistake("key given twice with one value", DEMO + "-S reader.read_threads=2 -S reader.read_threads=2", (), code=0),
+    *(
+        Mistake(f"form of dlio_benchmark: {text}", DEMO + text, (advice,))
+        for text, advice in {
+            "++workload.reader.read_threads=4": "-S reader.read_threads=4",
+            "+reader.read_threads=4": "-S reader.read_threads=4",
+            "workload.reader.read_threads=4": "-S reader.read_threads=4",
+            "dataset.num_files_train=4": "-S dataset.files=4",
+            "+workload.workflow.generate_data=on": "instead of workflow.generate_data: --generate auto (the default)",
+            "++workload.dataset.data_folder=/a": "instead of dataset.data_folder: --data /a",
+            "++workload.no.such=1": "workloads have no key no.such; dlio-hpc schema workload --text lists the keys",
+            "'~workload.train.epochs'": "a key cannot be removed; leave train.epochs out of a copy of the workload",
+            "workload=unet3d_h100": "a workload is given by its name alone, unet3d_h100 or, with the file of "
+            "dlio_benchmark, dlio:unet3d_h100",
+            "-S workload.dataset.num_files_train=8": "form of dlio_benchmark; use: -S dataset.files=8",
+            "-S ++reader.odirect=true": "use: -S reader.direct=true",
+            "-P workload.reader.read_threads=1,2": "use: -P reader.read_threads=1,2",
+        }.items()
+    ),
+)
+
+BLANKS = (
+    *(
+        Mistake(
+            f"other blank {name}",
+            DRY,
+            (f"w.yaml, line 2: {sign} in place of a blank; type a blank",),
+            _w(W.replace("dataset: ", text, 1)),
+        )
+        for name, text, sign in (
+            ("after a colon", "dataset:\u00a0", "no-break space (U+00A0)"),
+            ("before a key", "\u00a0dataset: ", "no-break space (U+00A0)"),
+            ("of an ideograph", "dataset: \u3000", "ideographic space (U+3000)"),
+        )
+    ),
+    Mistake(
+        "other blank of a key below",
+        DRY,
+        ("w.yaml, line 3: no-break space (U+00A0) in place of a blank",),
+        _w("name: w\ndataset:\n\u00a0 format: npz\n"),
+    ),
+    Mistake(
+        "other blank at the end", DRY, ("w.yaml, line 1: no-break space (U+00A0)",), _w(W.replace("w\n", "w\u00a0\n"))
+    ),
+    Mistake("other blank in an option", DEMO + "-S 'reader.loader=native\u00a0'", ("no-break space (U+00A0)",)),
+    Mistake(
+        "other blank in a text", DRY, (), _w(W + "description: 'a\u00a0b' # \u00a0 c\u00a0\nsource: a\u00a0b\n"), 0
+    ),
+)
+
+NEARBY = (
+    Mistake(
+        "file with another ending",
+        "dlio-submit ./w.yml -s local --dry-run",
+        ("cannot read w.yml: there is no such file; did you mean 'w.yaml'?",),
+        _w(W),
+    ),
+    Mistake(
+        "file misspelt",
+        "dlio-submit work/unet.yaml -s local --dry-run",
+        ("did you mean 'work/unet3d.yaml'?",),
+        {"work/unet3d.yaml": W},
+    ),
+    Mistake(
+        "name with an ending",
+        "dlio-submit demo.yaml -s local --dry-run",
+        ("there is no such file; did you mean the workload 'demo'?",),
+    ),
+    Mistake(
+        "site with an ending",
+        "dlio-submit demo -s perlmutter.yaml --dry-run",
+        ("there is no such file; did you mean the site 'perlmutter'?",),
+    ),
+    Mistake(
+        "pipe as in other programs",
+        "dlio-submit - -s local --dry-run",
+        ("to read the file from a pipe, give /dev/stdin",),
+    ),
+    *(
+        Mistake(
+            f"folder of archives for jobs: {verb}",
+            f"dlio-hpc {verb} -o dlio-runs/archive",
+            ("dlio-runs/archive is a folder of archives; give the folder of jobs with --runs: dlio-runs",),
+        )
+        for verb in ("status", "collect", "history", "baseline list")
+    ),
+    Mistake(
+        "file that is like no other",
+        "dlio-submit zzz.yaml -s local --dry-run",
+        ("cannot read zzz.yaml: No such file or directory",),
+    ),
+    Mistake(
+        "workload as a site",
+        "dlio-submit ./w.yaml -s ./w.yaml --dry-run",
+        ("w.yaml is a workload", "This command needs a site profile (option -s)"),
+        _w(W),
+    ),
+    Mistake(
+        "folder of datasets for jobs",
+        DEMO + "-d sets -o sets",
+        ("--runs sets is a folder of datasets; give a folder outside of it",),
+        {"sets/npz-1/dlio-dataset.json": "{}"},
+    ),
+    Mistake(
+        "folder of jobs for archives, in compare",
+        "dlio-hpc compare done --archive dlio-runs",
+        ("dlio-runs is a folder of jobs", "give the folder of archives with --archive: dlio-runs/archive"),
+    ),
+)
+
 TABLES = {
-    "names": NAMES, "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
+    "nearby": NEARBY,
+    "blanks": BLANKS,
+    "lost values": LOST, "names": NAMES,
+    "-S": OVERRIDES, "-P": SWEEPS, "options": OPTIONS, "yaml": YAML, "existing": EXISTING,
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
     "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
     "system": SYSTEM, "habits": HABITS, "logs": LOGS, "nothing": NOTHING, "studies": IN_STUDIES,
@@ -1591,3 +1830,75 @@ def test_the_same_log_twice_is_no_comparison(place: Path, tmp_path: Path) -> Non
 def test_the_table_is_large_and_names_are_unique() -> None:
     rows = [f"{table}: {row.name}" for table, rows in TABLES.items() for row in rows]
     assert len(rows) == len(set(rows)) >= 150
+
+
+@pytest.mark.parametrize("line", ["dlio-submit ./p -s local --dry-run", f"{DEMO} -s ./p", "dlio-hpc import ./p",
+                                  "dlio-submit /dev/zero -s local --dry-run", "dlio-hpc accept done --criteria ./p",
+                                  "dlio-submit --suite ./p.yaml -s local --dry-run"])  # fmt: skip
+def test_a_pipe_with_a_name_and_a_device_are_no_yaml_files(line: str, place: Path, tmp_path: Path) -> None:
+    (tmp_path / "dlio-runs").symlink_to(place / "dlio-runs")
+    os.mkfifo(tmp_path / "p")
+    os.mkfifo(tmp_path / "p.yaml")
+    done = runner(tmp_path)(*shlex.split(line))
+    assert done.code == 2
+    assert "is not a regular file; give a file, or /dev/stdin to read from a pipe" in done.err
+
+
+def test_a_yaml_file_that_does_not_end_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "w.yaml").open("wb") as file:
+        file.truncate(1 << 40)
+    done = runner(tmp_path)(*shlex.split(DRY))
+    assert (done.code, "w.yaml has more than 64 MiB" in done.err) == (2, True), done.err
+
+
+def test_a_workload_is_read_from_a_pipe_of_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "w.yaml").write_text(W)
+    program = f"{sys.executable} -m dlio_hpc submit"
+    for line in (
+        f"{program} /dev/stdin -s local --dry-run < <(cat w.yaml)",
+        f"{program} <(cat w.yaml) -s local --dry-run",
+    ):
+        done = subprocess.run(["bash", "-c", line], check=False, cwd=tmp_path, capture_output=True, text=True)
+        assert "#!/bin/bash" in done.stdout, done.stderr
+
+
+def test_status_names_folders_that_it_does_not_list(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    for name in ("good", "lost", "private"):
+        shutil.copytree(place / "dlio-runs" / "done", runs / name)
+    (runs / "lost" / rundir.JOB).unlink()
+    (runs / "private" / rundir.JOB).unlink()  # as for a user without permission; root may read all folders
+    may_access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "private" and may_access(path, mode))
+    done = runner(tmp_path)("dlio-hpc", "status", "-o", "runs")
+    assert done.code == 0
+    assert len(re.findall("completed", done.out)) == 1
+    assert "note: 1 folder cannot be read (Permission denied): private\n" in done.err
+    assert "note: 1 folder of jobs without job.json: lost; if runs/archive has the archive" in done.err
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("click", "raise ImportError('built for Python 2')"), ("msgspec", "print 'x'"),
+    ("yaml", "raise AttributeError('a')"), ("random", "raise SystemExit(3)"),
+    ("jinja2", "import no_such_module"), ("msgspec", "version = 1"), ("click", "Path = 1"),
+])  # fmt: skip
+def test_a_package_of_another_python_is_named(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / f"{name}.py").write_text(f"{text}\n")
+    python_path = f"{tmp_path / 'other'}:{Path(__file__).parents[2]}"
+    done = runner(tmp_path)(*shlex.split(DEMO), PYTHONPATH=python_path)
+    assert done.code == 6
+    assert f"dlio-submit: cannot import {tmp_path}/other/{name}.py (" in done.err
+    assert f"PYTHONPATH has the folder {tmp_path}/other; unset it" in done.err
+
+
+def test_a_dead_link_is_no_folder_for_data(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/nope/x")
+    for options in ("-d link", "-d link/data", "-d . -o link", "-d . --archive link"):
+        done = runner(tmp_path)(*shlex.split(DEMO), *options.split())
+        assert done.code == 2
+        assert "link is a link to /nope/x, which does not exist; create that folder, or correct the link" in done.err
+    done = runner(tmp_path)(*shlex.split("dlio-submit demo -s slurm --dry-run -d link"))
+    assert (done.code, "link is a link to /nope/x, which does not exist here" in done.err) == (0, True)

@@ -441,7 +441,7 @@ def test_checkpoints_of_a_large_model_that_are_refused(
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (("format=npy",), {"format": "raw", "mode": "framework", "bytes": 1000**2, "transfer_size": None}),
+        (("format=npy",), {"format": "npy", "mode": "framework", "bytes": 1000**2, "transfer_size": None}),
         (("format=jpeg",), {"format": "raw", "mode": "posix", "bytes": 555400, "transfer_size": 65536}),
         (("format=png",), {"format": "raw", "mode": "posix", "bytes": 1002400, "transfer_size": 65536}),
         (("format=indexed_binary", "num_samples_per_file=4"), {"format": "raw", "mode": "posix", "bytes": 1000**2}),

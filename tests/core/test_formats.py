@@ -1,6 +1,7 @@
 """The own library of every format reads what is written, and samples arrive whole in every mode."""
 
 import contextlib
+import io
 import math
 import os
 import struct
@@ -27,7 +28,7 @@ from dlio_hpc.core import buffers, content
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content_check import Verification
-from dlio_hpc.core.formats import csv, npz, tfrecord
+from dlio_hpc.core.formats import csv, npy, npz, tfrecord
 from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.formats.posix import FlatReader
@@ -98,7 +99,7 @@ _CHUNK = Chunk(bytes=Size(900))
 # Every way to store and to read: (dataset, mode, transfer_size, other reader keys).
 _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
     (_dataset(kind, sample), mode, None, {})
-    for kind in ("npz", "tfrecord", "hdf5", "raw")
+    for kind in ("npz", "npy", "tfrecord", "hdf5", "raw")
     for sample in (_FIXED, _SPREAD)
     for mode in ("posix", "framework")
 ]
@@ -106,7 +107,7 @@ _CASES += [(_dataset(kind), mode, None, {}) for kind in ("csv", "parquet") for m
 _CASES += [(_dataset("parquet", row_group=2), mode, None, {}) for mode in ("posix", "framework")]
 _CASES += [
     (_dataset(kind, sample), "posix", size, {})
-    for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
     for size in (100, 1 << 20)
 ]
 _CASES += [(_dataset(kind), "posix", size, {}) for kind in ("csv", "parquet") for size in (100, 1 << 20)]
@@ -153,7 +154,7 @@ _RING = {"engine": "io_uring"}
 _CASES += [(dataset, "posix", size, _RING) for dataset, size in product((_SEVERAL[0], _SEVERAL[7]), (None, 100))]
 _CASES += [
     (_dataset(kind, sample), "posix", size, _RING)
-    for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
     for size in (None, 100)
 ]
 _CASES += [
@@ -167,6 +168,7 @@ _CASES += [
     (_dataset(kind, _SPREAD, files=6, per_file=1, **keys), mode, None, {})
     for kind, keys in (
         ("npz", {}),
+        ("npy", {}),
         ("raw", {}),
         ("tfrecord", {}),
         ("hdf5", {}),
@@ -208,7 +210,7 @@ def _look_up(reader: SampleReader) -> None:
     assert (tally.requests > 0) == (tally.overhead_bytes > 0)
 
 
-@pytest.mark.parametrize("kind", ["npz", "raw", "tfrecord", "hdf5", "csv"])
+@pytest.mark.parametrize("kind", ["npz", "npy", "raw", "tfrecord", "hdf5", "csv"])
 @given(size=st.integers(1, 2000), samples=st.lists(st.integers(0, 14), max_size=8, unique=True))
 @settings(max_examples=25, deadline=None)
 def test_requests_are_of_the_transfer_size(kind: str, size: int, samples: list[int]) -> None:
@@ -231,7 +233,7 @@ def test_requests_are_of_the_transfer_size(kind: str, size: int, samples: list[i
 
 
 def test_a_large_transfer_size_brings_neighbours_in_one_request(tmp_path: Path) -> None:
-    for kind in ("npz", "raw", "tfrecord", "hdf5", "csv"):
+    for kind in ("npz", "npy", "raw", "tfrecord", "hdf5", "csv"):
         dataset = _dataset(kind)
         _write(tmp_path, dataset)
         reader = _reader(tmp_path, dataset, "posix", 1 << 20)
@@ -266,6 +268,22 @@ def test_numpy_reads_what_is_written(tmp_path: Path) -> None:
     assert [row.tobytes() for row in array] == _expected(dataset, [5, 6, 7, 8, 9])
     data = (tmp_path / "0").read_bytes()
     assert data[npz.DATA_OFFSET :].startswith(_expected(dataset, [0])[0]), "the data begin on a page"
+
+
+@pytest.mark.parametrize("sample", [_FIXED, _SPREAD], ids=["fixed", "spread"])
+def test_npy_files_are_those_of_numpy(tmp_path: Path, sample: Sample) -> None:
+    _write(tmp_path, _dataset("npy", sample))
+    np.save(tmp_path / "own.npy", np.load(tmp_path / "1"))
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "own.npy").read_bytes()
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=31).filter(lambda shape: math.prod(shape) < 2**50))
+def test_npy_headers_are_those_of_numpy(shape: list[int]) -> None:
+    dataset = _dataset("npy", Sample(shape=tuple(shape), dtype="float64"), per_file=99)
+    expected = io.BytesIO()
+    described = {"descr": "<f8", "fortran_order": False, "shape": (99, *shape)}
+    np.lib.format.write_array_header_1_0(expected, described)
+    assert npy._written_header(dataset, 1) == expected.getvalue()
 
 
 def test_numpy_reads_the_arrays_where_it_would_put_them(tmp_path: Path) -> None:

@@ -243,6 +243,9 @@ def test_the_servers_answered_only_if_no_cache_of_a_node_could(tmp_path: Path) -
         outcome("metadata.phases=[mkdir, readdir]", nodes=7): "make readdir a phase after create",
         outcome(*few, nodes=4, kind="fuse.mergerfs"): "it is not known where fuse.mergerfs makes the operations",
         outcome(*few, nodes=4, kind="9p"): "it is not known where 9p makes the operations",
+        outcome(*few, nodes=4, kind="gpfs"): "it is not known where gpfs makes the operations",
+        outcome(*few, nodes=4, kind="ceph"): "a CephFS client may create and remove files before the server does",
+        outcome(*few, nodes=4, kind="ceph", facts=["wsync", "mounted anew"]): "it is not known where ceph makes",
         outcome(*few, nodes=4, kind="0xF2F52010"): "it is not known where 0xF2F52010",
         outcome(*few, nodes=4, facts=["mounted anew"]): "it is not known where lustre makes the operations",
         outcome("metadata.fsync=false", nodes=7, ranks_per_node=1): "the bytes of write may still be in memory",
@@ -252,6 +255,7 @@ def test_the_servers_answered_only_if_no_cache_of_a_node_could(tmp_path: Path) -
         assert state == "unknown", text
         assert reason in text
     assert outcome(nodes=7, ranks_per_node=1)[0] == "storage"
+    assert outcome(*few, nodes=4, kind="ceph", facts=["wsync"])[0] == "storage"
     assert outcome(nodes=7, ranks_per_node=1, kind="tmpfs")[0] == "cached"
 
 

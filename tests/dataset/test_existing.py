@@ -1,14 +1,18 @@
 """Existing files: the scan finds their samples, and each loader reads every sample once, in the same order."""
 
+import gzip
 import os
+import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +24,7 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import LoaderName, Shuffle
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core.content_check import Verification
+from dlio_hpc.core.formats import npy
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
@@ -228,6 +233,170 @@ def test_arrays(tmp_path: Path, loader: LoaderName, kind: str, keys: dict[str, A
             _refused(tmp_path, existing.unscanned(kind, "*", {"array": name}))
 
 
+_TYPES = [
+    "uint16", "int8", "bool", "complex64", ">f4", ">i8", "float128", "S5", [("x", "<u2"), ("y", ">f8")], "V7",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [*_TYPES, "U3", "datetime64[ms]"], ids=str)
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_npz_arrays_of_any_type(tmp_path: Path, mode: str, dtype: Any) -> None:
+    contents = existing.typed(tmp_path / "data", "npz", np.dtype(dtype))
+    made = existing.unscanned("npz", "*", mode=mode, batch_size=4, shuffle={"samples": True})
+    made = existing.scanned(tmp_path / "data", tmp_path, made)
+    assert made.dataset.sample.stored_dtype == np.dtype(dtype).str
+    assert plan.resolved(made).dataset.sample == made.dataset.sample
+    assert made.dataset.sample.size == len(contents[0])
+    _check_epochs("native", made, tmp_path / "data", contents, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", *_TYPES], ids=str)
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_rows_of_npy_arrays(tmp_path: Path, mode: str, dtype: Any) -> None:
+    contents = existing.typed(tmp_path / "data", "npy", np.dtype(dtype))
+    made = existing.unscanned("npy", "*", {"rows": True}, mode=mode, batch_size=4, shuffle={"samples": True})
+    made = existing.scanned(tmp_path / "data", tmp_path, made)
+    assert (made.dataset.counts_vary, made.dataset.samples_per_file) == (True, 9)
+    _check_epochs("native", made, tmp_path / "data", contents, 1)
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (20, 3), (1, 4)], ids=str)
+@pytest.mark.parametrize("loader", LOADERS)
+def test_npy_files_that_are_samples(tmp_path: Path, loader: LoaderName, shape: tuple[int, ...]) -> None:
+    (tmp_path / "data").mkdir()
+    values = [np.random.default_rng(number).normal(size=shape).astype(">f4") for number in range(7)]
+    for number, value in enumerate(values):
+        np.save(tmp_path / "data" / f"{number}.npy", value)
+    contents = [value.tobytes() for value in values]
+    for mode in ("posix", "framework"):
+        made = existing.unscanned("npy", "*", loader=loader, mode=mode, batch_size=2)
+        made = existing.scanned(tmp_path / "data", tmp_path, made)
+        assert (made.dataset.samples, made.dataset.sample.array_shape) == (7, shape or (1,))
+        _check_epochs(loader, made, tmp_path / "data", contents, 1)
+
+
+@pytest.mark.parametrize("dtype", [*_TYPES, ("<f4", (3,)), h5py.enum_dtype({"cat": 1, "dog": 2}, "i1")], ids=str)
+@pytest.mark.parametrize("keys", [{}, {"chunks": (2, 6, 5)}, {"chunks": (1, 6, 25), "compression": "gzip"}], ids=str)
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_hdf5_arrays_of_any_type(tmp_path: Path, mode: str, keys: dict[str, Any], dtype: Any) -> None:
+    contents = existing.typed(tmp_path / "data", "hdf5", np.dtype(dtype), **keys)
+    made = existing.unscanned("hdf5", "*", mode=mode, batch_size=4, shuffle={"samples": True})
+    made = existing.scanned(tmp_path / "data", tmp_path, made)
+    assert made.dataset.sample.array_shape == (6, 25)
+    assert made.dataset.sample.size == len(contents[0])
+    _check_epochs("native", made, tmp_path / "data", contents, 1)
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+@pytest.mark.parametrize("kind", ["npz", "hdf5"])
+def test_every_loader_reads_other_types(tmp_path: Path, kind: str, loader: LoaderName) -> None:
+    contents = existing.typed(tmp_path / "data", kind, np.dtype(">u2"))
+    for mode in ("posix", "framework"):
+        made = existing.unscanned(kind, "*", loader=loader, mode=mode, batch_size=4)
+        _check_epochs(loader, existing.scanned(tmp_path / "data", tmp_path, made), tmp_path / "data", contents, 1)
+
+
+def test_a_type_of_existing_values_is_not_generated() -> None:
+    made = existing.unscanned("npz", "*").dataset
+    sample = structs.replace(made.sample, shape=(3,), bytes=None, stored_dtype=">u2")
+    with pytest.raises(ValueError, match=r"sample[.]stored_dtype is for existing files"):
+        structs.replace(made, sample=sample, existing=None)
+
+
+def _virtual(path: Path, values: Any) -> None:
+    with h5py.File(path.parent.parent / "source.h5", "w") as source:
+        source["x"] = values
+    layout = h5py.VirtualLayout(values.shape, values.dtype)
+    layout[:] = h5py.VirtualSource(path.parent.parent / "source.h5", "x", values.shape)
+    with h5py.File(path, "w") as file:
+        file.create_virtual_dataset("x", layout)
+
+
+def _compact(path: Path, values: Any) -> None:
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_layout(h5py.h5d.COMPACT)
+    with h5py.File(path, "w") as file:
+        space = h5py.h5s.create_simple(values.shape)
+        array = h5py.h5d.create(file.id, b"x", h5py.h5t.py_create(values.dtype), space, properties)
+        array.write(h5py.h5s.ALL, h5py.h5s.ALL, values)
+
+
+def _of_objects(dtype: Any) -> Any:
+    def write(path: Path, values: Any) -> None:
+        with h5py.File(path, "w") as file:
+            file.create_dataset("x", values.shape[:2], dtype)
+
+    return write
+
+
+def _external(path: Path, values: Any) -> None:
+    with h5py.File(path, "w") as file:
+        external = [(str(path.parent.parent / "part.bin"), 0, h5py.h5f.UNLIMITED)]
+        file.create_dataset("x", data=values, external=external)
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (_virtual, r"/x is virtual: its data are in other files \(.*source.h5\), and HDF5 returns fill values"),
+        (_external, r"/x is external: its data are in other files \(.*part.bin\)"),
+        (_of_objects(h5py.ref_dtype), r"/x holds references \(of objects or regions\)"),
+        (_of_objects(h5py.regionref_dtype), r"/x holds references \(of objects or regions\)"),
+        (_of_objects(h5py.string_dtype()), r"/x holds values of varying size \(strings\)"),
+        (_of_objects(h5py.vlen_dtype(np.uint8)), r"/x holds values of varying size \(sequences\)"),
+        (_of_objects(np.dtype([("a", "i4"), ("b", h5py.string_dtype())])), r"varying size \(in a compound type\)"),
+        (lambda path, _: h5py.File(path, "w").create_dataset("x", data=h5py.Empty("f4")), "x is empty: it has a type"),
+        (_compact, r"because they are in the header of the HDF5 file \(layout compact\); only the library"),
+    ],
+)
+def test_hdf5_datasets_say_what_they_are(tmp_path: Path, write: Any, words: str) -> None:
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "0.h5", np.arange(60, dtype="f4").reshape(5, 3, 4))
+    with pytest.raises(ConfigError, match=words):
+        _refused(tmp_path, existing.unscanned("hdf5", "*"))
+
+
+def test_compact_data_are_read_by_the_library(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    values = np.arange(60, dtype="f4").reshape(5, 3, 4)
+    _compact(tmp_path / "data" / "0.h5", values)
+    made = existing.unscanned("hdf5", "*", mode="framework", batch_size=2)
+    made = existing.scanned(tmp_path / "data", tmp_path, made)
+    _check_epochs("native", made, tmp_path / "data", [value.tobytes() for value in values], 1)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (None, "bf51577ff88e"),
+        (sample_index.Array((3, 4), "float32"), "1b530fc7e979"),
+        (sample_index.Array((3, 4), "int16", (1, 3, 4), "gzip", "they are compressed"), "d09b47f7de0a"),
+    ],
+)
+def test_fingerprints_of_earlier_versions_stay(array: sample_index.Array | None, expected: str) -> None:
+    starts, begins, sizes, changes, name_ends = map(np.array, ([0, 2, 5], [128, 128], [700, 900], [1, 2], [5, 10]))
+    names = np.frombuffer(b"a.npzb.npz", np.uint8)
+    index = sample_index.SampleIndex("folder", starts, begins, sizes, changes, 48, None, names, name_ends, array)
+    assert sample_index.fingerprint(index, "npz") == expected
+
+
+@pytest.mark.parametrize(
+    ("has_obstacle", "obstacle"), [(False, ""), (True, "they are compressed or have filters, or .*")]
+)
+def test_an_index_of_an_earlier_version_is_read(tmp_path: Path, has_obstacle: bool, obstacle: str) -> None:
+    existing.arrays(tmp_path / "data", "npz")
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("npz", "*", {"array": "images"}))
+    assert made.dataset.scan is not None
+    folder = Path(made.dataset.scan.index)
+    (folder / "array.json").write_text(f'[[6,25],"float32",null,"none",{str(has_obstacle).lower()}]')
+    seals = {path.name: sample_index._seal(path) for path in folder.iterdir() if path.name != "seals.json"}
+    (folder / "seals.json").write_bytes(serialization.encode(seals))
+    array = sample_index.opened(str(folder)).array
+    assert array is not None
+    assert array[:4] == ((6, 25), "float32", None, "none")
+    assert re.fullmatch(obstacle, array.obstacle)
+
+
 def _refused(folder: Path, made: Workload) -> None:
     """Scan, and apply the rules as the planning of a study does."""
     try:
@@ -312,7 +481,11 @@ def test_progress_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def _gzipped(path: Path) -> None:
-    path.write_bytes(b"\x1f\x8b" + bytes(30))
+    path.write_bytes(gzip.compress(path.read_bytes()))
+
+
+def _deflated(path: Path) -> None:
+    path.write_bytes(zlib.compress(path.read_bytes()))
 
 
 def _truncated(path: Path) -> None:
@@ -341,7 +514,8 @@ def _pipe(path: Path) -> None:
     ("kind", "glob", "spoil", "words"),
     [
         ("tfrecord", "part-*", _text, "part-00.tfrecord is not a TFRecord file"),
-        ("tfrecord", "part-*", _gzipped, "part-00.tfrecord is compressed with gzip"),
+        ("tfrecord", "part-*", _gzipped, "part-00.tfrecord is compressed .compression_type GZIP"),
+        ("tfrecord", "part-*", _deflated, "part-00.tfrecord is compressed .compression_type ZLIB"),
         ("tfrecord", "part-*", _truncated, "part-00.tfrecord is truncated"),
         ("tfrecord", "part-*", _missing, "part-00.tfrecord is missing"),
         ("tfrecord", "part-*", _pipe, "part-00.tfrecord is not a regular file"),
@@ -358,6 +532,47 @@ def test_bad_files_are_refused(tmp_path: Path, kind: str, glob: str, spoil: Any,
     spoil(tmp_path / "data" / "part-00.tfrecord")
     with pytest.raises(ConfigError, match=words):
         existing.scanned(tmp_path / "data", tmp_path, existing.unscanned(kind, glob))
+
+
+def _in_fortran_order(path: Path) -> None:
+    np.save(path, np.asfortranarray(np.ones((3, 4))))
+
+
+def _objects(path: Path) -> None:
+    np.save(path, np.array([1, "a", None], object), allow_pickle=True)
+
+
+def _hostile(shape: str) -> Any:
+    def write(path: Path) -> None:
+        header = npy.framed(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}", 128)
+        path.write_bytes(header + bytes(48))
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("rows", "spoil", "words"),
+    [
+        (True, _in_fortran_order, "0.npy: the array is in Fortran order"),
+        (False, _objects, "0.npy: the array holds Python objects"),
+        (False, _truncated, "0.npy is truncated: its array ends at byte 176, but the file has 175 bytes"),
+        (False, _text, "0.npy is not an npy file that can be read, or is corrupted: the magic string is not correct"),
+        (False, _empty, "0.npy is not an npy file"),
+        (True, _hostile("(9223372036854775807, 2)"), "0.npy is truncated: its array ends at byte"),
+        (False, _hostile("(99999999999999, 99999999999999)"), "0.npy is truncated: its array ends at byte"),
+        (False, _hostile("(-3, 4)"), "needs a first axis"),
+        (True, _hostile("(0, 12)"), "the files hold no samples"),
+        (False, _hostile("(3, 0)"), "needs a first axis"),
+        (False, _hostile("__import__"), "0.npy is not an npy file that can be read, or is corrupted: "),
+        (True, _hostile("(12,)"), "needs a first axis"),
+    ],
+)
+def test_bad_npy_files_are_refused(tmp_path: Path, rows: bool, spoil: Any, words: str) -> None:
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "0.npy", np.zeros((3, 4), "f4"))
+    spoil(tmp_path / "data" / "0.npy")
+    with pytest.raises(ConfigError, match=words):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("npy", "*", {"rows": rows}))
 
 
 def test_a_file_that_is_no_image_is_refused(tmp_path: Path) -> None:
@@ -395,6 +610,7 @@ def test_arrays_of_different_samples_are_refused(tmp_path: Path) -> None:
     [
         ("csv", {}, "format: csv|sample.shape"),
         ("tfrecord", {"array": "x"}, "existing.array is for HDF5 and npz"),
+        ("npz", {"rows": True}, "existing.rows is for format=npy"),
         ("tfrecord", {"sample_bytes": 3}, "existing.sample_bytes is for format=raw"),
     ],
 )
@@ -504,10 +720,11 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     existing.arrays(folder / "npz", "npz", (4,))
     existing.arrays(folder / "hdf5", "hdf5", (4,), chunks=(2, 6, 25), compression="gzip")
     existing.images(folder / "raw", 1)
-    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "hdf5", "raw")}
+    existing.typed(folder / "npy", "npy", np.dtype("f4"))
+    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "npy", "hdf5", "raw")}
 
 
-@pytest.mark.parametrize("kind", ["tfrecord", "npz", "hdf5", "raw"])
+@pytest.mark.parametrize("kind", ["tfrecord", "npz", "npy", "hdf5", "raw"])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 14), st.binary(min_size=1, max_size=8)), max_size=4),

@@ -245,7 +245,9 @@ def test_chunks_that_were_never_written_are_read_by_the_library(tmp_path: Path, 
         with h5py.File(tmp_path / f"data/{number}.h5", "w") as file:
             stored = file.create_dataset("x", (8, 16, 4), "f4", chunks=(1, 16, 4), compression=compression)
             stored[:rows] = np.ones((rows, 16, 4))
-    with pytest.raises(ValueError, match="or were never written; only the library of their format reads them"):
+    with pytest.raises(
+        ValueError, match="because chunks of them were never written; only the library of their format reads them"
+    ):
         existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("hdf5", "*", mode="posix"))
     made = existing.scanned(tmp_path / "data", tmp_path / "runs", existing.unscanned("hdf5", "*", mode="framework"))
     assert made.dataset.scan is not None

@@ -8,8 +8,9 @@ from msgspec import structs
 
 from dlio_hpc.config import site, workload
 from dlio_hpc.records.job_outcome import RunOutcome
-from dlio_hpc.reports import job_banner
+from dlio_hpc.reports import job_banner, job_rows
 from dlio_hpc.reports.banner import Banner
+from dlio_hpc.results.phases import Phase
 from dlio_hpc.results.run_result import PhaseSummary, SlowestRank
 from tests.conftest import Run
 from tests.support import planning, studies
@@ -81,3 +82,20 @@ def test_a_good_run_says_what_the_servers_answered(tmp_path: Path) -> None:
     assert banner(18).text.startswith(
         "60 operations on files and directories, of which metadata.time_limit ended stat; the servers"
     )
+
+
+def test_phases_of_a_few_milliseconds_are_named(tmp_path: Path) -> None:
+    made = workload.load("metadata_own", ("metadata.files=7", "metadata.phases=[create, stat, unlink]"))
+    request = planning.Request(runs=tmp_path, data=tmp_path / "data", nodes=3, ranks_per_node=1)
+    plan = planning.make(made, site.load("slurm"), request)
+    run, slowest = plan.runs[-1], SlowestRank(rank=0, host="a", busy_s=1.0, ratio=1.0)
+    lasted: dict[Phase, float] = {"create": 0.04, "stat": 0.01, "unlink": 0.1}
+    phases = tuple(
+        PhaseSummary(phase, 42, 42 / wall_s, 42 / wall_s, (42 / wall_s,), wall_s, None, slowest)
+        for phase, wall_s in lasted.items()
+    )
+    result = studies.result(plan, run, 1.0, {"metadata": phases})
+    assert result.summary is not None
+    text = dict(job_rows.facts(RunOutcome(run, result, None, None), result.summary))["short"]
+    assert text.startswith("create 40 ms, stat 10 ms: ranks start a phase within some milliseconds")
+    assert text.endswith("-S metadata.files=70")

@@ -69,6 +69,31 @@ def arrays(folder: Path, kind: str, counts: tuple[int, ...] = (5, 9, 3, 12), **k
     return samples
 
 
+def typed(folder: Path, kind: str, dtype: np.dtype[Any], **keys: Any) -> list[bytes]:
+    """Write files with one array `x` of any type. Return the bytes of all samples. keys: arguments of
+    create_dataset().
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(4)
+    shape = (6, 25)
+    samples = []
+    for number, count in enumerate((5, 9, 3)):
+        data = rng.integers(1, 2 if dtype.kind in "bU" else 127, (count, 6, 25 * dtype.itemsize), np.uint8)
+        if dtype.kind == "U":
+            data.reshape(-1, 4)[:, 1:] = 0  # characters have codes below 0x110000
+        samples += [value.tobytes() for value in data]
+        if kind == "npz":
+            np.savez(folder / f"{number}.npz", x=data.view(dtype))
+            continue
+        if kind == "npy":
+            np.save(folder / f"{number}.npy", data.view(dtype))
+            continue
+        with h5py.File(folder / f"{number}.hdf5", "w") as file:
+            array = file.create_dataset("x", (count, *shape), dtype, **keys)
+            array.id.write(h5py.h5s.ALL, h5py.h5s.ALL, data, array.id.get_type())
+    return samples
+
+
 def unscanned(kind: str, glob: str, existing: dict[str, Any] | None = None, **reader: Any) -> Workload:
     data = {
         "name": "w",

@@ -888,6 +888,28 @@ def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: f
     assert bool(check.advice) is (code == 4), "it is said what would help, whatever the limit"
 
 
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"min_opens_per_s": 100}, "cached"),
+        ({"max_open_p99_s": 1.0}, "cached"),
+        ({"max_metadata_fraction": 0.5}, "cached"),
+        ({"min_opens_per_s": 9999}, "fail"),
+        ({"min_au": 0.5}, "pass"),
+    ],
+)
+@pytest.mark.parametrize("doubt", ["", "it is unknown whether the file system or the node answered: ext4"])
+def test_opens_that_the_node_answers_meet_no_criterion(limits: dict[str, Any], expected: str, doubt: str) -> None:
+    opens = {"opens_per_s": 500.0, "open_p99_s": 0.001, "metadata_fraction": 0.1}
+    plain = repeats("au", [0.95, 0.95, 0.95], storage=structs.replace(storage(), opens_doubt=doubt))
+    job = entry([structs.replace(ran, metrics={**ran.metrics, **opens}) for ran in plain.measurements])
+    judged, (check,) = _judge(job, limits)
+    assert check.outcome == (expected if doubt or expected == "fail" else "pass")
+    assert judged.exit_code == {"cached": 4, "fail": 1, "pass": 0}[check.outcome]
+    if check.outcome == "cached":
+        assert check.text.endswith(doubt)
+
+
 def test_a_single_cached_run_is_enough() -> None:
     job = repeats("au", [0.95] * 3)
     cached = structs.replace(job.measurements[1], storage=storage(0.9))

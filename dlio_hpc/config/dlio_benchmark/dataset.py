@@ -11,7 +11,6 @@ from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 
 _DIFFERENCES = {
-    "npy": "a file consists of the bytes of its samples, without the header of NumPy",
     "jpeg": "a file consists of the bytes of its sample, which are read in requests of 64 KiB, as by Pillow",
     "png": "a file consists of the bytes of its sample, which are read in requests of 64 KiB, as by Pillow",
     "indexed_binary": "samples at their offsets; the indexes of all files are one auxiliary file",

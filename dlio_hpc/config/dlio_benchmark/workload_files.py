@@ -39,7 +39,7 @@ def _folder(name: str = f"{PREFIX}NAME") -> Path:
     """Return the folder that DLIO_HPC_DLIO_CONFIGS names or, if it is not set, the folder in the installed package.
     Raise ConfigError if there is none. name: name that the user gave, for the message.
     """
-    named = os.environ.get(VARIABLE)
+    named = os.path.expanduser(os.environ.get(VARIABLE, ""))
     if named:
         if not Path(named).is_dir():
             raise ConfigError(f"{VARIABLE}: {named} is not a directory here; correct the variable, or unset it")

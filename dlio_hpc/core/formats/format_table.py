@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.formats import csv, npz, null, raw, tfrecord
+from dlio_hpc.core.formats import csv, npy, npz, null, raw, tfrecord
 from dlio_hpc.core.formats.existing import ExistingReader
 from dlio_hpc.core.formats.format import Format, Paths, SampleReader
 from dlio_hpc.core.formats.hdf5 import hdf5_format
@@ -17,6 +17,7 @@ FORMATS: dict[str, Format] = {
     "tfrecord": Format(tfrecord.write, tfrecord.reader, tfrecord.fault),
     "hdf5": Format(hdf5_format.write, hdf5_format.reader, hdf5_format.fault),
     "npz": Format(npz.write, npz.reader, npz.fault),
+    "npy": Format(npy.write, npy.reader, npy.fault),
     "raw": Format(raw.write, raw.reader, raw.fault, contents=raw.contents),
     "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
     "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),

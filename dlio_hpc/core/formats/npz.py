@@ -27,7 +27,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.dataset_faults import FOREIGN, damaged
-from dlio_hpc.core.formats import arrays
+from dlio_hpc.core.formats import arrays, npy
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
@@ -332,7 +332,4 @@ class _Inflate:
 def _npy_header(dataset: Dataset, shape: tuple[int, ...], size: int) -> bytes:
     """Return the header of an array in numpy.lib.format version 1.0, padded to `size` bytes."""
     descr = np.dtype(dataset.sample.array_dtype).str
-    text = repr({"descr": descr, "fortran_order": False, "shape": shape})
-    prefix = b"\x93NUMPY\x01\x00"
-    length = size - len(prefix) - 2
-    return prefix + length.to_bytes(2, "little") + text.encode().ljust(length - 1) + b"\n"
+    return npy.framed(repr({"descr": descr, "fortran_order": False, "shape": shape}), size)

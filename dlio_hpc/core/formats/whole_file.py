@@ -71,7 +71,7 @@ class WholeFileReader:
         shapes = [shapes[part.number] for part in self._parts] or shapes
         dtype = np.dtype(self._dataset.sample.array_dtype)
         for array, shape in zip(loaded, shapes, strict=True):
-            if array.shape != shape or array.dtype != dtype:
+            if array.shape != shape or array.dtype.str != dtype.str:
                 raise unplanned(f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}")
         return [as_bytes(array) for array in loaded]
 

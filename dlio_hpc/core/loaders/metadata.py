@@ -3,6 +3,7 @@
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.dataset.rank_shares import share
 from dlio_hpc.dataset.sample_layout import Place, Places
 from dlio_hpc.dataset.sample_order import Order
-from dlio_hpc.files import filesystem, safe_folders
+from dlio_hpc.files import filesystem, run_outputs
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.phases import Phase
 
@@ -166,7 +167,7 @@ def _enter(path: str, is_emptied: bool = False) -> None:
     try:
         if is_emptied:
             with output_folder.made(path):
-                safe_folders.discard(path)
+                run_outputs.remove(Path(path))
         with output_folder.made(path) as folder:
             os.fchdir(folder)
     except OSError as fault:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.content import Rows
@@ -93,7 +93,7 @@ class Chunked:
         return [(place.within, place.within + 1), *((0, extent) for extent in self._dataset.array_shape[1:])]
 
     def _read_runs(self, file: RawFile, chunks: _Chunks, place: Place, row: Rows, tally: Tally) -> None:
-        item = ITEM_BYTES[self._dataset.sample.array_dtype]
+        item = self._dataset.sample.item_bytes
         memory, done = row.data, 0
         for at, inside, _ in self._overlaps(chunks.shape, place):
             size = math.prod(last - first for first, last in inside) * item

@@ -63,7 +63,7 @@ class Hdf5File:
         dataset, number = self._layout, self._number
         try:
             array = self._file[self._names[index]]
-            actual = (array.shape, array.dtype, array.chunks, array.compression or "none")
+            actual = (array.shape, array.dtype.str, array.chunks, array.compression or "none")
         except DAMAGE as fault:
             raise unusable(self._path, fault) from fault
         places = SampleLayout(dataset)
@@ -72,7 +72,7 @@ class Hdf5File:
             chunk, compression = actual[2:]  # the scan has checked them
         else:
             compression = dataset.compression
-        expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, compression)
+        expected = (shape, np.dtype(dataset.sample.array_dtype).str, chunk, compression)
         if actual != expected:
             raise unplanned(f"{self._path} holds {_described(*actual)}, expected {_described(*expected)}")
         return array
@@ -109,8 +109,8 @@ def _existing_name(dataset: Dataset, file: Any) -> str:
     return name
 
 
-def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None, compression: str) -> str:
-    return f"{dtype} of shape {shape} in chunks of {chunk}, compression {compression}"
+def _described(shape: tuple[int, ...], dtype: str, chunk: tuple[int, ...] | None, compression: str) -> str:
+    return f"{np.dtype(dtype)} of shape {shape} in chunks of {chunk}, compression {compression}"
 
 
 def chunk_of(dataset: Dataset, places: SampleLayout, number: int) -> tuple[int, ...] | None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.base.errors import InfrastructureError, InvalidRun
-from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
+from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
 from dlio_hpc.core.compression import compressibility
@@ -136,7 +136,7 @@ def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[Arra
     """
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
     begin = places.position(number)
-    row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
+    row = math.prod(shape[1:]) * dataset.sample.item_bytes
     unit = chunk[0] if chunk else 1
     rows = max(unit, _SLAB // row // unit * unit)
     memory = np.empty((min(rows, shape[0]), *shape[1:]), dataset.sample.array_dtype)

@@ -160,7 +160,10 @@ def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool
     if collective:
         transfer = h5p.create(h5p.DATASET_XFER)
         transfer.set_dxpl_mpio(h5fd.MPIO_COLLECTIVE)
-    source.id.read(memory, space, target if target.size else np.empty(1, source.dtype), dxpl=transfer)
+    target = target if target.size else np.empty(1, source.dtype)
+    # Values of the same type are not converted, for example the fields of a compound type.
+    as_stored = None if target.dtype == source.dtype else source.id.get_type()
+    source.id.read(memory, space, target, as_stored, dxpl=transfer)
 
 
 def _mpio(comm: "Intracomm") -> dict[str, Any]:

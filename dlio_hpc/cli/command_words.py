@@ -1,0 +1,49 @@
+"""Words of a command line: the command that they name, and the words that follow its options. No word is converted, so
+that mistakes can be reported before click takes them for something else.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+
+def called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Command, int]:
+    """Return the command that the first words name, and the number of these words."""
+    for depth, word in enumerate(arguments):
+        if not isinstance(command, click.Group) or word not in command.list_commands(click.Context(command)):
+            return command, depth
+        child = command.get_command(click.Context(command), word)
+        assert child is not None
+        command = child
+    return command, len(arguments)
+
+
+def find_option(command: click.Command, name: str) -> click.Option | None:
+    """Return the option with this name of a command; None if the command has no such option."""
+    options = (param for param in command.params if isinstance(param, click.Option))
+    return next((option for option in options if name in (*option.opts, *option.secondary_opts)), None)
+
+
+def starts_program(command: click.Command) -> bool:
+    """Return whether a command starts another program, to which all words from its first argument on belong."""
+    return not command.context_settings.get("allow_interspersed_args", True)
+
+
+def value_count(option: click.Option | None) -> int:
+    """Return the number of words that an option takes."""
+    return 0 if option is None or option.is_flag or option.count else option.nargs
+
+
+def given_options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the options on a command line, each with all words that follow it. The values of an option are no options.
+    For a command that starts another program, the words of that program are left out.
+    """
+    place = 0
+    while place < len(arguments):
+        word = arguments[place]
+        place += 1
+        if word.startswith("-"):
+            yield word, arguments[place:]
+            place += value_count(find_option(command, word))
+        elif starts_program(command):
+            return
