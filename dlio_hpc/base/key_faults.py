@@ -68,13 +68,15 @@ _BEGINNING = 4
 class KeyFault(NamedTuple):
     """An invalid value of a document. steps: keys and indices that lead to the value. place: keys and indices for the
     message; an unknown key is not included. reason: message without the place. takes_list: whether the value may be a
-    list, so that several values are not a sweep.
+    list, so that several values are not a sweep. unknown: name of an unknown key with its sections, and a suggestion;
+    empty for other faults.
     """
 
     steps: Steps
     place: Steps
     reason: str
     takes_list: bool = False
+    unknown: str = ""
 
     @property
     def text(self) -> str:
@@ -98,7 +100,8 @@ def explain(message: str, data: object, kind: Any, hook: Callable[[type, object]
         owner = None if steps else _OF_FILES.get(unknown[1])
         hint = meant(unknown[1], fields, kind) if owner is None else f"it is a key of {owner}; "
         text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(fields)}"
-        return KeyFault((*place, unknown[1]), place, text)
+        suggested = f" ({hint.rstrip(' ;')})" if hint else ""
+        return KeyFault((*place, unknown[1]), place, text, unknown=".".join(map(str, (*place, unknown[1]))) + suggested)
     if missing := re.search(r"missing required field `(.*)`", text):
         text = f"key {missing[1]!r} is missing; {_example_of(_struct_in(expected), missing[1])}"
     elif match["of_key"]:

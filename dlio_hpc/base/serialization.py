@@ -1,5 +1,6 @@
 """Conversion of YAML and JSON documents to frozen structs. Errors name the file, the key and the invalid value."""
 
+import copy
 import functools
 import math
 import re
@@ -53,6 +54,15 @@ _MISTAKES = {
     "but found another document": "the file has two documents (---); split it into two files",
     "did not find expected <document start>": "text after the end of the document; indent the keys of a mapping alike",
 }  # fmt: skip
+# Options in job files of fio.
+_FIO = frozenset({"ioengine", "rw", "readwrite", "bs", "iodepth", "numjobs", "filename"})
+_OF_FIO = (
+    "a job file of fio (INI), not YAML, and it cannot be imported; write a workload with dataset and reader (dlio-hpc "
+    "workloads demo prints one): bs is reader.transfer_size, iodepth is reader.queue_depth, direct is reader.direct, "
+    "numjobs is --ppn"
+)
+# Maximum number of further unknown keys that a message names.
+_MOST_UNKNOWN = 10
 # A blank that is none for YAML: at the beginning or end of a line, or after a colon; outside of quotes and comments.
 _ODD_BLANK = re.compile(
     r"""^(?:[ \t-]*|[^#'"]*:[ \t]*|[^#'"]*(?=.[ \t]*(?:#|$)))(?P<sign>[\u00a0\u2000-\u200b\u202f\u205f\u3000])"""
@@ -107,7 +117,7 @@ def convert_changed(
     except InvalidKey as fault:
         key = ".".join(map(str, fault.fault.steps))
         others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
-        place = others[-1] if others else _place(source, fault.fault.steps, overrides, section)
+        place = others[-1] if others else place_of(source, fault.fault.steps, overrides, section)
         several = "" if fault.fault.takes_list else _several(fault.fault.steps, overrides)
         known = fault.fault._replace(reason=fault.fault.reason + several)
         raise InvalidKey(place, known) from fault
@@ -123,7 +133,7 @@ def _several(steps: Steps, overrides: Sequence[str]) -> str:
     return ""
 
 
-def _place(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:
+def place_of(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:
     """Return the override that sets the value at `steps`. If there is none, return the file with the line of the key,
     and the overrides of keys that are nested in this key.
     """
@@ -177,13 +187,25 @@ def parse_yaml(text: str, source: str) -> Any:
     try:
         if len(text) > _PLAIN or "*" in text:
             _check_size(text, source)
-        return yaml.load(text, Loader=_loader())
+        data = yaml.load(text, Loader=_loader())
+        if isinstance(data, str) and _is_of_fio(text):
+            raise ConfigError(f"{source}: {_OF_FIO}")
+        return data
     except yaml.YAMLError as fault:
+        if _is_of_fio(text):
+            raise ConfigError(f"{source}: {_OF_FIO}") from fault
         mark = _mark(fault)
         line = f", line {mark.line + 1}" if mark is not None and "\n" in text else ""
         raise ConfigError(f"{source}{line}: {_mistake(fault, text)}") from fault
     except _UNUSUAL as fault:
         raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
+
+
+def _is_of_fio(text: str) -> bool:
+    """Return whether a text is a job file of fio: a section in brackets, and options with equal signs."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and line.strip()[0] not in "#;"]
+    has_section = bool(lines) and re.fullmatch(r"\[[\w. -]+\]", lines[0]) is not None
+    return has_section and any(line.partition("=")[0].strip() in _FIO for line in lines if "=" in line)
 
 
 def _refuse_odd_blanks(text: str, source: str) -> None:
@@ -297,7 +319,30 @@ def convert(data: object, kind: type[T], source: str) -> T:
     try:
         return msgspec.convert(data, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
-        raise InvalidKey(source, explain(str(fault), data, kind, _decode_hook)) from fault
+        known = explain(str(fault), data, kind, _decode_hook)
+        raise InvalidKey(source, known._replace(reason=known.reason + _more_unknown(known, data, kind))) from fault
+
+
+def _more_unknown(first: KeyFault, data: object, kind: Any) -> str:
+    """Return a clause that names the unknown keys of the data after the first fault, which is one of them. Return an
+    empty text if there are no others, or if the first fault is of another kind.
+    """
+    data, fault, more = copy.deepcopy(data), first, list[str]()
+    while fault.unknown and len(more) < _MOST_UNKNOWN and _remove(data, fault.steps):
+        try:
+            msgspec.convert(data, kind, dec_hook=_decode_hook)
+            break
+        except msgspec.ValidationError as other:
+            fault = explain(str(other), data, kind, _decode_hook)
+            more += [fault.unknown] if fault.unknown else []
+    return f"; also unknown: {', '.join(more)}" if more else ""
+
+
+def _remove(data: Any, steps: Steps) -> bool:
+    """Remove the key at `steps` from the data. Return whether there was one. data: plain data, as of YAML."""
+    for step in steps[:-1]:
+        data = data[step]
+    return isinstance(data, dict) and data.pop(steps[-1], data) is not data
 
 
 def plain(value: object) -> Any:

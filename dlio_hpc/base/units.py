@@ -58,6 +58,12 @@ class Share(float):
     """A share from 0 to 1, parsed from a number such as 0.9 or from text such as "90%"."""
 
 
+class LeastShare(Share):
+    """A share that a measurement must reach. A value below 1 with a percent sign, such as 0.9%, is almost certainly
+    meant without the sign.
+    """
+
+
 class Walltime(int):
     """A time limit of a job in whole seconds, parsed from "30" (minutes, as in batch systems), "30m" or "1:30:00"."""
 
@@ -69,6 +75,7 @@ SUCH: dict[Any, str] = {
     Latency: "a duration with its unit, such as 50ms or 2 s",
     Seconds: "a duration such as 0.25, 250ms or 2min",
     Share: "a share such as 90% or 0.9",
+    LeastShare: "a share such as 90% or 0.9",
     Walltime: "a time limit such as 30 (minutes), 30m, 2h or 1:30:00",
 }
 
@@ -149,6 +156,18 @@ def share(value: object) -> Share:
     return Share(number)
 
 
+def least_share(value: object) -> LeastShare:
+    """Parse a share that a measurement must reach. Raise ValueError if the value is not a share, or if it is a fraction
+    followed by a percent sign.
+    """
+    number = share(value)
+    if 0 < number < 0.01 and "%" in str(value):
+        fraction = str(value).replace("%", "").strip()
+        meant = f"{100 * float(fraction):g}% or {fraction}, or {number:g} if the limit is that low"
+        raise ValueError(f"found {plainly(value)}, which is {number:g}; write {meant}")
+    return LeastShare(number)
+
+
 def _percent(number: float, value: object) -> str:
     """Return a hint for a share above 1 that is almost certainly meant in percent; otherwise, return ""."""
     return f"; {_digits(value)} percent is {_digits(value)}%" if 1 < number <= 100 and "%" not in str(value) else ""
@@ -211,7 +230,8 @@ def _unusable(value: object, expected: str) -> ValueError:
 
 # Functions that parse a value of YAML, by type.
 PARSERS: dict[type, Callable[[object], Any]] = {
-    Size: size, LargeSize: large_size, Seconds: seconds, Latency: latency, Share: share, Walltime: walltime,
+    Size: size, LargeSize: large_size, Seconds: seconds, Latency: latency, Share: share,
+    LeastShare: least_share, Walltime: walltime,
 }  # fmt: skip
 
 

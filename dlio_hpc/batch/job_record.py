@@ -4,20 +4,25 @@ observed. Everything that is known about a job is in its directory.
 
 import os
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import serialization, units
-from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
+from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, State
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config.scheduler_facts import SchedulerName
 from dlio_hpc.files import path_kinds, rundir, safe_folders
 from dlio_hpc.plan import night_chain
-from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.plan import Plan, archive_folder
+
+# Folder of archives beside the directories of jobs, unless the plan names another one.
+_ARCHIVES = "archive"
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
@@ -140,7 +145,8 @@ def save(directory: Path, job: Job) -> None:
 
 def load(directory: Path) -> Job:
     """Read job.json in `directory`. Raise ConfigError if it does not exist, and InvalidRun if it is corrupted."""
-    return decode(content(directory, rundir.JOB), str(directory / rundir.JOB))
+    with naming_archive(directory):
+        return decode(content(directory, rundir.JOB), str(directory / rundir.JOB))
 
 
 def decode(content: bytes, source: str) -> Job:
@@ -157,7 +163,30 @@ def decode(content: bytes, source: str) -> Job:
 
 def load_plan(directory: Path) -> Plan:
     """Read plan.json in `directory`. Raise ConfigError if it does not exist, and InvalidRun if it is corrupted."""
+    with naming_archive(directory):
+        return _plan(directory)
+
+
+def _plan(directory: Path) -> Plan:
     return serialization.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN), InvalidRun)
+
+
+@contextmanager
+def naming_archive(directory: Path) -> Iterator[None]:
+    """If the body raises InvalidRun, because a file of a job is damaged, and the job has an archive, add to the message
+    the command that reports the job from its archive. directory: directory of the job.
+    """
+    try:
+        yield
+    except InvalidRun as fault:
+        folder = directory.parent / _ARCHIVES
+        with suppress(DlioError):
+            folder = archive_folder(_plan(directory), directory)
+        kept = folder / f"{directory.name}{rundir.ARCHIVE_SUFFIX}"
+        if not kept.is_file() or str(kept) in str(fault):
+            raise
+        command = f"dlio-hpc report {shlex.quote(str(kept))}"
+        raise type(fault)(f"{fault}; the archive has the job as it was collected: {command}") from fault
 
 
 def content(directory: Path, name: str) -> bytes:
@@ -183,7 +212,7 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
     folder = path.parent
     if path.name.endswith(rundir.ARCHIVE_SUFFIX):
         return ConfigError(_no_archive(path))
-    kept = (archive or folder / "archive") / f"{path.name}{rundir.ARCHIVE_SUFFIX}"
+    kept = (archive or folder / _ARCHIVES) / f"{path.name}{rundir.ARCHIVE_SUFFIX}"
     if kept.is_file():
         return ConfigError(
             f"job {path.name} has ended, and its directory was removed; dlio-hpc report {path.name} shows its archive, "

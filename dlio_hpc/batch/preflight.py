@@ -16,13 +16,20 @@ from dlio_hpc.base import units
 from dlio_hpc.base.command import CommandMissing, Unanswered, ask
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
 from dlio_hpc.base.units import counted
-from dlio_hpc.batch import container, job_record, jobscript, launchers
+from dlio_hpc.batch import container, job_output, job_record, jobscript, launchers, setup_failures
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.job_state import await_release
 from dlio_hpc.batch.job_watch import Watched, watch
 from dlio_hpc.batch.schedulers.common import user
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
-from dlio_hpc.batch.submit import check_commands, check_datasets, submit, unwritable_folders
+from dlio_hpc.batch.submit import (
+    CORRECT_PYTHON,
+    check_commands,
+    check_datasets,
+    missing_python,
+    submit,
+    unwritable_folders,
+)
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.container import Container, parse_bind
 from dlio_hpc.config.lustre_layout import Directories, Layout
@@ -31,7 +38,7 @@ from dlio_hpc.darshan import setup as darshan
 from dlio_hpc.darshan import verdict_file
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.dataset_folder import StoredDataset
-from dlio_hpc.files import filesystem, quotas, rundir, safe_folders
+from dlio_hpc.files import elf_library, filesystem, quotas, rundir, safe_folders
 from dlio_hpc.files.quotas import Quota
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, packages, packing, plan, site_limits
@@ -351,12 +358,11 @@ def _interpreter(made: Plan) -> Iterator[PreflightFinding]:
     """Check that the interpreter of the ranks exists on this computer. Compute nodes of a batch system may have it
     where it does not exist here.
     """
-    python = str(made.site.python)
-    if shutil.which(python) is not None:
+    text = missing_python(made.site)
+    if text is None:
         return
-    text = f"{python}, which the site profile names (python), is not a program on {os.uname().nodename}"
     if not SCHEDULERS[made.site.scheduler].is_queue:
-        raise InfrastructureError(f"{text}; correct python in the profile, or leave it out")
+        raise InfrastructureError(f"{text}; {CORRECT_PYTHON}")
     yield PreflightFinding("note", "python", f"{text}; ranks start only where it exists")
 
 
@@ -365,14 +371,14 @@ def _preload(made: Plan) -> Iterator[PreflightFinding]:
     compute nodes have the same software.
     """
     for library in made.site.preload:
-        if why := _library_fault(library):
+        if why := elf_library.fault(library):
             raise InfrastructureError(f"preload: {why}")
-        yield PreflightFinding("ok", "preload", f"{library} exists")
+        yield PreflightFinding("ok", "preload", f"{library} exists" if "/" in library else f"{library} is not searched")
     if made.site.darshan is None:
         yield PreflightFinding(
             "note", "Darshan", "the site profile sets no libdarshan.so (darshan): runs have no Darshan logs"
         )
-    elif why := _library_fault(made.site.darshan):
+    elif why := elf_library.fault(made.site.darshan):
         yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without this library")
     else:
         yield PreflightFinding("ok", "Darshan", f"{made.site.darshan} exists")
@@ -427,14 +433,6 @@ def _imports(made: Plan, image: Container, is_local: bool) -> PreflightFinding:
             raise InfrastructureError(text)
         return PreflightFinding("note", "container", f"{text}; compute nodes may differ")
     return PreflightFinding("ok", "container", f"the image starts here and has dlio-hpc {made.version} and mpi4py")
-
-
-def _library_fault(library: str) -> str | None:
-    try:
-        with open(library, "rb") as file:
-            return None if file.read(4) == b"\x7fELF" else f"{library} is not an ELF library"
-    except OSError as fault:
-        return f"{library}: {fault.strerror} on {os.uname().nodename}"
 
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
@@ -503,9 +501,13 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         raise _failure(smallest, record)
     took = time.monotonic() - started
     await_release(directory)
+    failures = setup_failures.of_job(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
     probe_verdict = verdict_file.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     safe_folders.discard(directory)
+    yield from (PreflightFinding("note", "setup", failure.text()) for failure in failures)
+    if made.site.setup and not failures:
+        yield PreflightFinding("ok", "setup", f"{counted(len(made.site.setup), 'line')} of site.setup succeeded")
     yield PreflightFinding(
         "ok",
         "launch",
@@ -553,10 +555,8 @@ def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
 def _last_line(directory: Path) -> str:
     errors = directory / rundir.STDERR
     printed = errors.read_text(errors="replace").split("\n") if errors.exists() else []
-    lines = [line for line in printed if line.strip()]
-    # hydra's own lines are less informative
-    last = ([line for line in lines if not line.startswith("[mpiexec@")] or lines)[-1:]
-    return f"{' '.join(last)} (see {errors})" if last else f"see {directory}"
+    last = job_output.telling_line([line for line in printed if line.strip()])
+    return f"{last} (see {errors})" if last else f"see {directory}"
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:

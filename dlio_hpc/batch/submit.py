@@ -21,9 +21,10 @@ from dlio_hpc.batch.schedulers import common, local
 from dlio_hpc.batch.schedulers.scheduler import After
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import scheduler_facts
+from dlio_hpc.config.site import Site
 from dlio_hpc.darshan import setup
 from dlio_hpc.dataset import dataset_folder
-from dlio_hpc.files import filesystem, rundir, safe_folders
+from dlio_hpc.files import elf_library, filesystem, rundir, safe_folders
 from dlio_hpc.plan import cost, notes, packages, site_limits
 from dlio_hpc.plan.plan import Plan, datasets
 from dlio_hpc.plan.study import Study
@@ -47,6 +48,8 @@ def check(plans: Sequence[Plan], is_after: bool = False) -> None:
     if not is_after:
         check_datasets(plans)
     is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
+    if is_here:
+        _check_ranks(plans[0].site)
     for fault in unwritable_folders(plans, with_data=is_here):
         raise InfrastructureError(f"{fault}; choose another folder")
     if is_here:
@@ -323,6 +326,30 @@ def unwritable_folders(plans: Sequence[Plan], with_data: bool = True) -> list[st
         options = dict.fromkeys(written, option) | options
     reasons = {folder: why for folder in options if (why := filesystem.unwritable(folder)) is not None}
     return [f"--{options[folder]} {folder}: {why}" for folder, why in reasons.items()]
+
+
+CORRECT_PYTHON = "correct python in the profile, or leave it out"
+
+
+def missing_python(site: Site) -> str | None:
+    """Return a clause if the interpreter of the ranks is not a program of this computer, otherwise None. If the profile
+    gives only its name, lines of `setup` may put the interpreter on PATH.
+    """
+    python = str(site.python)
+    if shutil.which(python) is not None or (site.setup and "/" not in python):
+        return None
+    return f"{python}, which the site profile names (python), is not a program on {os.uname().nodename}"
+
+
+def _check_ranks(site: Site) -> None:
+    """Raise InfrastructureError if the interpreter of the ranks, or a library that they preload, does not exist on this
+    computer.
+    """
+    if site.container is None and (text := missing_python(site)) is not None:
+        raise InfrastructureError(f"{text}; {CORRECT_PYTHON}")
+    for library in site.preload:
+        if why := elf_library.fault(library):
+            raise InfrastructureError(f"site.preload: {why}; correct preload in the profile, or leave it out")
 
 
 def _check_launch(plan: Plan) -> None:

@@ -219,7 +219,11 @@ def _removed(folder: Path, is_dry_run: bool, force: bool, say: Callable[[str], N
 
 def _directory(data: Path | None, site_name: str | None) -> Path:
     """Return the data directory that dlio-submit would use."""
-    where = Path(plan.data_directory(site.load(site_name or site.here()), data))
+    name = site_name or site.here()
+    machine = site.load(name)
+    if data is None:
+        site.check_data(machine, name)
+    where = Path(plan.data_directory(machine, data))
     folder_kinds.refuse_other(where, "datasets", "--data")
     return where
 

@@ -27,6 +27,12 @@ Schema = dict[str, Any]
 _NUMBER_AND_UNIT = r"^\s*\d+(\.\d+)?([eE][-+]?\d+)?\s*(%s)\s*$"
 _TIMES = "us|ms|s|m|min|h|d"
 _SIZE_TEXT: Schema = {"type": "string", "pattern": _NUMBER_AND_UNIT % "|[bB]|[kKmMgGtTpP]([iI]?[bB])?"}
+_SHARE: Schema = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": 1},
+        {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*%?\s*$"},
+    ]
+}
 _PLAIN: dict[Any, Schema] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
@@ -52,12 +58,8 @@ _PLAIN: dict[Any, Schema] = {
             {"type": "string", "pattern": r"^\s*\d+(:[0-5]?\d){1,2}\s*$"},
         ]
     },
-    units.Share: {
-        "anyOf": [
-            {"type": "number", "minimum": 0, "maximum": 1},
-            {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*%?\s*$"},
-        ]
-    },
+    units.Share: _SHARE,
+    units.LeastShare: _SHARE,
 }
 # The same in documents that dlio-hpc writes: plain numbers and text.
 _WRITTEN: dict[Any, Schema] = {
@@ -68,6 +70,7 @@ _WRITTEN: dict[Any, Schema] = {
     units.Seconds: {"type": "number"},
     units.Walltime: {"type": "string"},
     units.Share: {"type": "number"},
+    units.LeastShare: {"type": "number"},
 }
 # Keys of which one alternative suffices, instead of the fields without a default. A scan of existing files sets the
 # layout of a dataset. A workload without a dataset writes checkpoints, or makes operations on files.

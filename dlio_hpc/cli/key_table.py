@@ -26,6 +26,7 @@ _TYPES: dict[Any, tuple[str, str]] = {
     units.Seconds: ("duration", "seconds"),
     units.Latency: ("duration", "seconds"),
     units.Share: ("share", "fraction"),
+    units.LeastShare: ("share", "fraction"),
     units.Walltime: ("walltime", "minutes"),
     int: ("integer", ""),
     bool: ("true, false", ""),

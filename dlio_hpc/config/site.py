@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import serialization, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
 from dlio_hpc.config.container import Container
 from dlio_hpc.config.lustre_layout import Layout
@@ -270,6 +271,16 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
     for override in overrides:
         serialization.override(data, override)
     return serialization.convert_changed(data, Site, str(path), overrides, "site.")
+
+
+def check_data(site: Site, name: str, overrides: tuple[str, ...] = ()) -> None:
+    """Raise ConfigError if the site profile puts datasets into a folder with a variable that is not set in its name.
+    name, overrides: as in load().
+    """
+    if lacking := re.findall(r"\$\{?\w+\}?", os.path.expandvars(site.data or "")):
+        place = serialization.place_of(str(shipped.find(shipped.SITES, name)), ("data",), overrides, "site.")
+        unset = f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not set in this environment"
+        raise ConfigError(f"{place}: data is {site.data}, but {unset}; set it, or use --data")
 
 
 def here() -> str:

@@ -3,7 +3,7 @@
 import copy
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
@@ -238,7 +238,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Draft(NamedTuple):
     """A workload as plain data, whose keys can still be changed. data: values by key. source: file name, for error
-    messages. notes: if the workload was imported, its differences from the imported workload. overrides: changes of
+    messages. notes: keys of the file without effect; if the workload was imported, its differences from the imported
+    workload. overrides: changes of
     `data` by the option -S. origins: for each key that was changed otherwise, where the change was set, for error
     messages.
     """
@@ -320,7 +321,25 @@ def _read(name: str) -> Draft:
     shipped.check_kind(shipped.WORKLOADS, path, data)
     if not isinstance(data, dict):
         serialization.convert(data, Workload, str(path))  # raises the error that says what to do
-    return Draft(data, str(path))
+    return Draft(data, str(path), tuple(_unused(data, path.name)))
+
+
+# Keys of a dataset that the scan of existing files sets.
+_SCANNED = ("files", "samples_per_file", "sample", "chunk", "compression", "level", "random_bits", "compression_ratio")
+
+
+def _unused(data: dict[str, Any], source: str) -> Iterator[str]:
+    """Yield a note if the file of a workload names existing files and has keys that the scan of these files sets. A
+    workload for generated files may have them: the option --existing replaces their values.
+    """
+    dataset = data.get("dataset")
+    if not isinstance(dataset, dict) or dataset.get("existing") is None:
+        return
+    if keys := [f"dataset.{key}" for key in _SCANNED if dataset.get(key) is not None]:
+        yield (
+            f"{source}: {', '.join(keys)}: no effect with dataset.existing, because the scan of the files sets "
+            f"{'it' if len(keys) == 1 else 'them'}; leave {'it' if len(keys) == 1 else 'them'} out"
+        )
 
 
 def _imported(name: str) -> Draft:

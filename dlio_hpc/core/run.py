@@ -29,7 +29,7 @@ from dlio_hpc.core.run_file_systems import Mounted, Role
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
 from dlio_hpc.dataset import dataset_folder, planned_bytes
-from dlio_hpc.files import filesystem, run_outputs, rundir, safe_folders
+from dlio_hpc.files import elf_library, filesystem, run_outputs, rundir, safe_folders
 from dlio_hpc.plan import cost
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
@@ -90,6 +90,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         with suppress(OSError):  # without the folder, nobody can watch the run
             (folder / rundir.LIVE).mkdir(parents=True)
     _require_file_system(plan, run)
+    _require_preloads(plan)
     memory = environment.write(comm, directory)
     clock.assemble(comm)
     hosts = comm.allgather(environment.host())
@@ -236,6 +237,15 @@ def _require_file_system(plan: Plan, run: Run) -> None:
     for place in places:
         if (why := filesystem.unexpected(Path(place), plan.site.file_system)) is not None:
             raise InfrastructureError(why)
+
+
+def _require_preloads(plan: Plan) -> None:
+    """Raise InfrastructureError if a library of site.preload cannot be loaded on this node. The loader of the system
+    only prints a warning and starts the rank without the library.
+    """
+    for library in plan.site.preload:
+        if (why := elf_library.fault(library)) is not None:
+            raise InfrastructureError(f"site.preload: {why}; correct preload in the site profile")
 
 
 def probe(comm: "Intracomm", folder: Path, plan: Plan, run: Run) -> None:

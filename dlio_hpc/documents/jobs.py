@@ -52,7 +52,7 @@ class JobDocument(Struct, frozen=True):
     archive: str | None
     """Path of the archive; null: the job was not collected."""
     notes: list[str]
-    """Notes of the plan."""
+    """Notes of the plan, words of the batch system at the submission, and lines of site.setup that failed."""
     runs: list[RunDocument]
     """Runs that have a result or an error, in the order of the plan."""
     stderr: list[str] | UnsetType = UNSET

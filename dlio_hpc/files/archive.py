@@ -30,7 +30,7 @@ SUFFIX = rundir.ARCHIVE_SUFFIX
 # Names in a job's directory that dlio-hpc writes.
 _WRITTEN = (
     rundir.PLAN, rundir.JOB, rundir.SCRIPT, rundir.RUNS, rundir.EXIT_STATUS, rundir.ENVIRONMENT, rundir.LAYOUT,
-    rundir.ATTEMPTS, rundir.STUDY, rundir.DARSHAN,
+    rundir.ATTEMPTS, rundir.STUDY, rundir.DARSHAN, rundir.SETUP_FAILURES,
 )  # fmt: skip
 # Names of jobs: that of the workload or study, the time, six digits, and the number of a job of a study.
 _JOB = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")

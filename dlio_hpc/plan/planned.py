@@ -26,6 +26,8 @@ _SCANNED = ("dataset.files", "dataset.samples_per_file", "dataset.sample.bytes")
 _SITE = "site."
 # Number of measured runs of each point if two file systems, A and B, are compared. The order is A B B A A B B A.
 _PAIRS = 4
+# Bytes below which a request may lack its unit, and number of requests of a sample that is doubtful.
+_SMALL_BYTES, _MANY = 512, 10_000
 # An environment variable that a shell replaces, such as $SCRATCH.
 _VARIABLE = re.compile(r"\$\{?[A-Z][A-Z0-9_]+\}?")
 # Options that may be given again when a study is resumed.
@@ -53,11 +55,16 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     datasets. Raise ConfigError if the site does not allow the jobs.
     """
     drafted = draft(options, report)
-    check(drafted)
+    _check_layouts(drafted)
+    doubts = list(dict.fromkeys((*_long_times(drafted), *_small_requests(drafted))))
+    try:
+        check(drafted)
+    except ConfigError as fault:
+        raise type(fault)("; ".join((str(fault), *doubts))) from fault
     if options.existing is None:
         for note in _absent_folders(options, drafted):
             report(f"note: {note}")
-    for note in dict.fromkeys((*_long_times(drafted), *_layouts_without_effect(options, drafted))):
+    for note in dict.fromkeys((*doubts, *_layouts_without_effect(options, drafted))):
         report(f"note: {note}")
     return drafted
 
@@ -76,12 +83,53 @@ def _long_times(drafted: Planned) -> Iterator[str]:
                 yield f"{key} is {time_s:g} s; if milliseconds are meant, write {time_s:g} ms"
 
 
+def _small_requests(drafted: Planned) -> Iterator[str]:
+    """Yield a note for each size of requests that is so small that it may be meant in KiB or MiB."""
+    for run in (run for job in drafted.jobs for run in job.runs):
+        reader, checkpoint, sample = run.workload.reader, run.workload.checkpoint, run.workload.dataset.sample_bytes
+        size = reader.transfer_size
+        if size is not None and (size < min(_SMALL_BYTES, sample) or size * _MANY < sample):
+            requests = f"a sample of {units.format_size(sample)} takes {units.counted(-(-sample // size), 'request')}"
+            yield f"reader.transfer_size is {units.format_size(size)}, so {requests}{_with_unit(size)}"
+        if checkpoint is not None and (checkpoint.transfer_size or _SMALL_BYTES) < _SMALL_BYTES:
+            small = checkpoint.transfer_size or 0
+            yield f"checkpoint.transfer_size is {units.format_size(small)}: requests are very small{_with_unit(small)}"
+
+
+def _with_unit(size: int) -> str:
+    return f"; if KiB or MiB are meant, write {size}KiB or {size}MiB" if size < _SMALL_BYTES else ""
+
+
 def _layouts_without_effect(options: Options, drafted: Planned) -> Iterator[str]:
-    """Yield a note for each folder that exists here and is not on Lustre, if the user sets a layout with -S."""
-    if any(override.startswith("site.layout") for override in options.overrides):
-        for folder in (Path(folder) for job in drafted.jobs for folder in job.folders):
-            if folder.exists() and not (place := filesystem.of(folder)).is_lustre:
-                yield f"{folder} is on {place.kind}, which is not Lustre: site.layout will not be set"
+    """Yield a note for each folder that is not on Lustre, if the user sets a layout with -S or -P."""
+    if any(text.startswith("site.layout") for text in (*options.overrides, *options.sweeps)):
+        for folder, kind in _other_file_systems(drafted).items():
+            yield f"{folder} is on {kind}, which is not Lustre: site.layout will not be set"
+
+
+def _check_layouts(drafted: Planned) -> None:
+    """Raise ConfigError if the study varies the Lustre layout, but its jobs run here, in a folder that is not on
+    Lustre: there are no such points to measure.
+    """
+    layouts = {axis.key for part in drafted.study.parts for axis in part.axes if axis.is_layout}
+    if layouts and drafted.study.site.scheduler == "local":
+        for folder, kind in _other_file_systems(drafted).items():
+            raise ConfigError(
+                f"{', '.join(sorted(layouts))}: {folder} is on {kind}, which is not Lustre, so no layout can be set; "
+                "give a folder on Lustre (--data), or vary other keys"
+            )
+
+
+def _other_file_systems(drafted: Planned) -> dict[str, str]:
+    """Return the kinds of the file systems other than Lustre, by the folder for datasets. A folder that does not exist
+    yet is on the file system of its nearest parent. With a batch system, such a folder is left out if only the root
+    exists here: the nodes may mount its file system.
+    """
+    folders = {folder: filesystem.existing(Path(folder)) for job in drafted.jobs for folder in job.folders}
+    is_queue = drafted.study.site.scheduler != "local"
+    known = {folder: place for folder, place in folders.items() if not is_queue or place != Path("/")}
+    kinds = {folder: filesystem.of(place) for folder, place in known.items()}
+    return {folder: system.kind for folder, system in kinds.items() if not system.is_lustre}
 
 
 def _check_folders(options: Options) -> None:
@@ -166,7 +214,10 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     for text in options.sweeps:
         hydra_settings.refuse(text, workload.is_key, "-P")
     _check_times((*of_workload, *options.sweeps))
-    machine = site.load(options.site or site.here(), of_site)
+    name_of_site = options.site or site.here()
+    machine = site.load(name_of_site, of_site)
+    if options.data is None and options.ab is None:
+        site.check_data(machine, name_of_site, of_site)
     _check_links(options, machine)
     if path is None:
         if options.full:

@@ -106,7 +106,7 @@ def _budget(plan: Plan) -> Iterator[ConfigError]:
         yield ConfigError(
             f"--time {units.format_walltime(plan.walltime)} is too short: the runs of this job compute for at least "
             f"{units.format_walltime(int(least))}, and must end {plan.warning_time} s before the time limit. Request "
-            "more time, fewer runs (--repeat, --warmup) or fewer steps (train.steps)"
+            "more time, fewer runs (--repeat, --warmup), fewer steps (train.steps) or less computation (compute.time)"
         )
 
 

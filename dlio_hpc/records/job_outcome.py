@@ -26,8 +26,9 @@ from dlio_hpc.base.errors import (
     kind_of,
     unreadable,
 )
-from dlio_hpc.batch import job_record, job_state
+from dlio_hpc.batch import job_output, job_record, job_state, setup_failures
 from dlio_hpc.batch.schedulers.scheduler import State
+from dlio_hpc.batch.setup_failures import SetupFailure
 from dlio_hpc.darshan import setup, verdict_file
 from dlio_hpc.darshan.verdict_file import LogVerdict
 from dlio_hpc.files import archive, filesystem, path_kinds, rundir, safe_folders
@@ -38,7 +39,10 @@ from dlio_hpc.results import probe_result, run_result
 from dlio_hpc.results.probe_result import StorageProbe
 
 # Names of the files that are read from the directory of a job, in addition to the files of its runs.
-_PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR, rundir.STDOUT)
+_PLAIN = (
+    rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.SETUP_FAILURES, rundir.STDERR,
+    rundir.STDOUT,
+)  # fmt: skip
 # Limits of the last lines of job.err: number of lines, bytes read, characters per line.
 _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
@@ -91,6 +95,7 @@ class JobOutcome(NamedTuple):
     from the file system. environment: environment of the ranks; empty if the ranks have not started yet. study: content
     of the copy of study.json that the job has; None if the job belongs to no study. exit_status: exit status of the job
     script; None if the script did not reach its end. tail: last lines of the job's output; None if there is no output.
+    setup_failures: lines of site.setup that failed.
     """
 
     plan: Plan
@@ -103,6 +108,7 @@ class JobOutcome(NamedTuple):
     study: bytes | None = None
     exit_status: int | None = None
     tail: Tail | None = None
+    setup_failures: tuple[SetupFailure, ...] = ()
 
 
 def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
@@ -118,27 +124,33 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
     determine the state now. A job that is loaded from an archive has the state that is recorded in the archive.
     """
     if path.is_dir():
-        if look is None:
-            (look,) = job_state.refresh_all([path])
-        content = {name: job_record.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
-        small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
-        others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS)
-        for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
-            with about(file):
-                content[file.relative_to(path).as_posix()] = safe_folders.content(file, rundir.LARGEST_DOCUMENT)
-        for name in (rundir.STDERR, rundir.STDOUT):
-            if (end := _end_of(path / name)) is not None:
-                content[name] = end
-        outcome = _outcome(content | _spared(path, content), str(path))
-        target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
-        outcome = outcome._replace(job=look.job, directory=path.resolve())
-        outcome = outcome._replace(runs=_without_changes(outcome.runs, path, content, target))
-        return outcome._replace(archive=target) if target.exists() else outcome
+        with job_record.naming_archive(path):
+            return _of_directory(path, look)
     if not path.exists():
         raise job_record.unknown(path)
     if not path.name.endswith(archive.SUFFIX):
         path_kinds.refuse_other(path, "a job, a study, or the archive of a job (dlio-hpc status lists them)")
     return load_archive(path)
+
+
+def _of_directory(path: Path, look: job_state.JobSnapshot | None) -> JobOutcome:
+    """Load a job from its directory. look: as for load()."""
+    if look is None:
+        (look,) = job_state.refresh_all([path])
+    content = {name: job_record.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
+    small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
+    others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS, rundir.SETUP_FAILURES)
+    for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
+        with about(file):
+            content[file.relative_to(path).as_posix()] = safe_folders.content(file, rundir.LARGEST_DOCUMENT)
+    for name in (rundir.STDERR, rundir.STDOUT):
+        if (end := _end_of(path / name)) is not None:
+            content[name] = end
+    outcome = _outcome(content | _spared(path, content), str(path))
+    target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
+    outcome = outcome._replace(job=look.job, directory=path.resolve())
+    outcome = outcome._replace(runs=_without_changes(outcome.runs, path, content, target))
+    return outcome._replace(archive=target) if target.exists() else outcome
 
 
 def _without_changes(runs: list[RunOutcome], path: Path, content: dict[str, bytes], target: Path) -> list[RunOutcome]:
@@ -230,6 +242,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     return JobOutcome(
         plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY),
         _exit_status(content.get(rundir.EXIT_STATUS)), _tail(content),
+        setup_failures.decode(content.get(rundir.SETUP_FAILURES, b"")),
     )  # fmt: skip
 
 
@@ -445,8 +458,11 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 
 def notes(outcome: JobOutcome) -> list[str]:
-    """Return the notes of the plan, and the messages of the batch system when it accepted the job."""
-    return [*outcome.plan.notes, *job_record.remarks(outcome.job)]
+    """Return the notes of the plan, the messages of the batch system when it accepted the job, and notes on lines of
+    site.setup that failed.
+    """
+    failed = [failure.text() for failure in outcome.setup_failures]
+    return [*outcome.plan.notes, *job_record.remarks(outcome.job), *failed]
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
@@ -552,13 +568,26 @@ def _kept(outcome: JobOutcome) -> str:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return a clause on a job that was lost or failed: whether its folder is full, and where its output is."""
+    """Return a clause on a job that was lost or failed: the last line of job.err, whether its folder is full, setup
+    lines that failed, and where its output is.
+    """
     full, directory = "", outcome.directory
     if directory is not None and filesystem.free(directory) < _FULL_BYTES:
         kept = f"$TMPDIR/{rundir.spare(directory).parent.name}/{directory.name}"
         full = f"; {directory.parent} is full, so its results may be in {kept} of its first node"
     is_silent = outcome.job.state == "lost" and outcome.tail is None
-    return full if is_silent else f"{full}; {_where(outcome)}"
+    failed = "".join(f"; {failure.text()}" for failure in outcome.setup_failures)
+    return f"{full}{failed}" if is_silent else f"{_last_words(outcome)}{full}{failed}; {_where(outcome)}"
+
+
+def _last_words(outcome: JobOutcome) -> str:
+    """Return a clause with the line of job.err that tells most about the end of the job. Return an empty text if there
+    is none, or if the state of the job quotes it already.
+    """
+    if outcome.tail is None or outcome.tail.file != rundir.STDERR:
+        return ""
+    line = job_output.telling_line(outcome.tail.lines)
+    return "" if line in outcome.job.described() else f": {line}"
 
 
 def _where(outcome: JobOutcome) -> str:

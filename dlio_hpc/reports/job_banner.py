@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc.analysis import disturbance_check, storage_check
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.analysis.study.spread_reasons import Repeat
+from dlio_hpc.base.units import counted
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import banner, job_rows
@@ -30,7 +31,8 @@ def _of_job(outcome: JobOutcome) -> Banner:
         return _of_other(outcome)
     parts = [_of_storage(measured), *of_disturbance(measured), _of_repeats(measured)]
     gravest = banner.gravest(parts)
-    return gravest if gravest.state != "good" else Banner("good", " ".join(part.text for part in parts))
+    text = gravest.text if gravest.state != "good" else " ".join(part.text for part in parts)
+    return Banner(gravest.state, text + _setup_remark(outcome))
 
 
 def _of_other(outcome: JobOutcome) -> Banner:
@@ -63,6 +65,17 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
     remarks = list(dict.fromkeys(text for run in measured if run.storage is not None for text in run.storage.remarks))
     but = f"; but {'; '.join(remarks)}" if remarks else ""
     return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage{but}.")
+
+
+def _setup_remark(outcome: JobOutcome) -> str:
+    """Return a sentence on setup lines of the site profile that failed, or an empty text. The numbers are not judged by
+    them, because a line may fail without harm.
+    """
+    if not outcome.setup_failures:
+        return ""
+    first, *others = outcome.setup_failures
+    more = f", and {counted(len(others), 'more line')} failed" if others else ""
+    return f" But {first.text()}{more}: ranks may lack what it sets up."
 
 
 def of_disturbance(measured: Sequence[RunOutcome]) -> Iterator[Banner]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import DlioError, InvalidRun
-from dlio_hpc.batch import job_record, job_state
+from dlio_hpc.batch import job_record, job_state, setup_failures
 from dlio_hpc.batch.job_state import JobSnapshot
 from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.files import rundir
@@ -105,7 +105,7 @@ def _problem(look: JobSnapshot, state: str, is_uncollected: bool) -> str:
 
 def _notes(look: JobSnapshot, is_invalid: bool, is_uncollected: bool, runs: Path) -> Iterator[str]:
     """Yield the sentences on a job: the reason that the batch system gives for the state, with the time in this state;
-    the night of the study; and what the user can do.
+    the night of the study; setup lines that failed; and what the user can do.
     """
     job, newest = look.job, look.job.states[-1]
     if look.fault is not None:
@@ -117,6 +117,7 @@ def _notes(look: JobSnapshot, is_invalid: bool, is_uncollected: bool, runs: Path
         yield night
     if look.advice:
         yield look.advice
+    yield from (f"{failure.text()}." for failure in setup_failures.of_job(look.directory))
     if is_invalid:
         yield "The numbers must not be used. dlio-hpc report JOB says why."
     elif job.state == "failed" and not newest.text:

@@ -56,9 +56,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Minimum samples/s. Example: 1300"""
     min_read_MBps: Rate | None = None
     """Minimum read bandwidth in MB/s (1 MB = 1e6 bytes). Example: 200000"""
-    min_au: units.Share | None = None
+    min_au: units.LeastShare | None = None
     """Minimum accelerator utilisation. Example: 90%"""
-    min_au_mlperf: units.Share | None = None
+    min_au_mlperf: units.LeastShare | None = None
     """Minimum accelerator utilisation by MLPerf Storage's formula. Example: 90%"""
     min_checkpoint_write_MBps: Rate | None = None
     """Minimum checkpoint write bandwidth in MB/s. Example: 50000"""
@@ -100,7 +100,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Minimum rate of rmdir in a metadata workload. Example: 20000"""
     max_wait_p99: units.Latency | None = None
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
-    min_scaling_efficiency: units.Share | None = None
+    min_scaling_efficiency: units.LeastShare | None = None
     """Minimum scaling efficiency. This is samples/s per rank, divided by samples/s per rank of the same measurement on
     the fewest ranks, and among these on the fewest nodes. The value of a job is the median of its runs. The value of
     several jobs is their geometric mean, as in the report of a study. Example: 70%

@@ -239,6 +239,12 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as fault:
+        for needed, mode in ((path, os.R_OK), (path.parent, os.R_OK | os.X_OK)):
+            if needed.exists() and not os.access(needed, mode):
+                raise InfrastructureError(
+                    f"cannot read {needed}: Permission denied; its owner can give a group permission: dlio-hpc archive "
+                    f"share {path.parent}"
+                ) from fault
         raise InfrastructureError(f"cannot use {path}: {fault}; if this persists, run: {command}") from fault
     except sqlite3.DatabaseError as fault:
         raise InfrastructureError(

@@ -507,7 +507,7 @@ def test_scaling_efficiency_is_that_of_an_acceptance_test(tmp_path: Path) -> Non
         for (nodes, per_node), values in rates.items()
     ]  # fmt: skip
     entries = [structs.replace(entry, job=f"job-{at}", study=f"job-{at}") for at, entry in enumerate(groups)]
-    criterion = Criterion(min_scaling_efficiency=units.Share(0.1))
+    criterion = Criterion(min_scaling_efficiency=units.LeastShare(0.1))
     accepted = acceptance.judge(Criteria(name="c", criteria={"scaling": criterion}), entries)
     judged = {check.group.split(", ")[-1]: check.value for check in accepted.checks if check.value is not None}
     assert judged == {

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -20,6 +21,7 @@ from dlio_hpc.core import content
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.files import rundir
 from tests.conftest import BIN, Run
+from tests.support.standins.login import library
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 
@@ -709,12 +711,64 @@ def test_two_jobs_that_need_one_dataset_make_it_once(run: Run, small: Path, tmp_
 
 
 def test_setup_lines_may_move_and_fail(run: Run, small: Path, tmp_path: Path) -> None:
-    moved = _site(run, tmp_path, setup="['cd /', 'export FROM_SETUP=1']")
-    assert run("dlio-submit", small, "-s", moved, "--wait").code == 0
+    moved = _site(
+        run, tmp_path, setup="['cd /', 'export FROM_SETUP=1', '[ -d /nope ] && echo', 'f() { false; :; }', f]"
+    )
+    done = run("dlio-submit", small, "-s", moved, "--wait", "--json")
+    assert done.code == 0
+    assert not any("site.setup" in note for note in done.job["notes"])
     failing = _site(run, tmp_path, setup="['exit 5']")
     done = run("dlio-submit", small, "-s", failing, "--wait", "--json")
     assert done.code == 6
     assert done.job["state"] == "failed"
+    assert "site.setup: the line 'exit 5' failed with exit status 5" in done.err
+
+
+def test_setup_lines_that_fail_are_reported(run: Run, small: Path, tmp_path: Path) -> None:
+    lines = ["cd /nope", "f() { false; return 3; }", "f 1", "module-nope load x", "false", "false", "export A=1"]
+    done = run("dlio-submit", small, "-s", "local", "-S", f"site.setup={json.dumps(lines)}", "--wait")
+    assert done.code == 0, done.err
+    assert "But site.setup: the line 'cd /nope' failed with exit status 1, and 3 more lines failed" in done.out
+    (job,) = (tmp_path / "dlio-runs").glob("*/job.json")
+    expected = [
+        "site.setup: the line 'cd /nope' failed with exit status 1",
+        "site.setup: the line 'f 1' failed with exit status 3",
+        "site.setup: the line 'module-nope load x' failed with exit status 127 (no such command)",
+        "site.setup: the line 'false' failed with exit status 1",
+    ]
+    for place in (job.parent, *(tmp_path / "dlio-runs" / "archive").glob("*.tar.zst")):
+        notes = run("dlio-hpc", "report", place, "--json").job["notes"]
+        assert [note for note in notes if "site.setup" in note] == expected
+    assert "the line 'f 1' failed with exit status 3." in run("dlio-hpc", "status").out
+    checked = run("dlio-hpc", "check", small, "-s", "local", "-S", "site.setup=[cd /nope]")
+    assert checked.code == 0
+    assert "note   setup         site.setup: the line 'cd /nope' failed with exit status 1" in checked.out
+
+
+@pytest.mark.parametrize("lines", [["set -e", "cd /nope"], ["set -u", "echo $NOPE"]])
+def test_a_setup_line_that_ends_the_job_is_reported_once(run: Run, small: Path, lines: list[str]) -> None:
+    done = run("dlio-submit", small, "-s", "local", "-S", f"site.setup={json.dumps(lines)}", "--wait")
+    assert done.code == 6
+    first = done.out.splitlines()[0]
+    assert first.count(f"site.setup: the line '{lines[1]}' failed with exit status 1") == 1, first
+    assert "No such file or directory" in first or "NOPE: unbound variable" in first
+    assert "dlio-hpc report" not in first
+
+
+def test_a_library_that_is_missing_where_the_ranks_start_ends_the_job(run: Run, small: Path, tmp_path: Path) -> None:
+    """The loader of the system would only warn, and start the ranks without it."""
+    mine = shutil.copy(library(), tmp_path / "mine.so")
+    options = ("-S", f"site.preload=[{mine}]", "-S", f"site.setup=[rm {mine}]")
+    done = run("dlio-submit", small, "-s", "local", *options, "--wait")
+    assert done.code == 6
+    assert f"site.preload: {mine}: No such file or directory on " in done.out.splitlines()[0]
+
+
+def test_the_first_line_has_the_last_line_of_the_output(run: Run, small: Path) -> None:
+    done = run("dlio-submit", small, "-s", "local", "-S", "site.launcher.options=[--nope]", "--wait")
+    assert done.code == 6
+    assert "ended as failed (exit status 255): " in done.out.splitlines()[0]
+    assert "; see job.err and job.out in " in done.out.splitlines()[0]
 
 
 def test_secrets_stay_out_of_the_record(run: Run, small: Path) -> None:

@@ -85,7 +85,9 @@ def _checks(criteria: Mapping[str, Criterion], entries: Sequence[Entry]) -> dict
 
 def _limit(cell: Sampled, limit: float) -> Criterion:
     return (
-        Criterion(min_scaling_efficiency=units.Share(limit)) if cell.is_scaling else Criterion(min_samples_per_s=limit)
+        Criterion(min_scaling_efficiency=units.LeastShare(limit))
+        if cell.is_scaling
+        else Criterion(min_samples_per_s=limit)
     )
 
 

@@ -1447,6 +1447,62 @@ SYSTEM = (
             ("note   folders", "nowhere does not exist"), code=0),
 )  # fmt: skip
 
+EXISTING_FILES = (
+    "name: w\ndataset: {format: raw, existing: 'train/*', files: 8, samples_per_file: 3, sample: {bytes: 1 MiB}}\n"
+)
+OWN_DATA = SITE.replace("slurm", "local").replace("kind: srun, command: srun", "kind: hydra, command: mpiexec")
+FIO = "[global]\nioengine=libaio\niodepth=16\n[read]\nrw=randread\nbs=4k\n"
+
+IN_FILES = (
+    Mistake("library to preload that does not exist", "dlio-submit demo -s local -d . -S site.preload=[/opt/nope.so]",
+            ("site.preload: /opt/nope.so: No such file or directory on ", "correct preload in the profile"), code=6),
+    Mistake("library to preload that is none", "dlio-submit demo -s local -d . -S site.preload=[/etc/passwd]",
+            ("site.preload: /etc/passwd is not an ELF library; correct preload",), code=6),
+    Mistake("interpreter that does not exist", "dlio-submit demo -s local -d . -S site.python=/opt/none/python3",
+            ("/opt/none/python3, which the site profile names (python), is not a program on ",
+             "correct python in the profile"), code=6),
+    Mistake("sizes of existing files", "dlio-submit w.yaml -s local -d . --dry-run",
+            ("note: w.yaml: dataset.files, dataset.samples_per_file, dataset.sample: no effect with dataset.existing",
+             "leave them out"), {"w.yaml": EXISTING_FILES, "train/a": "hello"}, 0),
+    *(Mistake(f"fraction with a percent sign, {key}", "dlio-hpc accept done --criteria c.yaml",
+              (f"criteria.io.{key}: found '0.9%', which is 0.009; write 90% or 0.9, or 0.009 if the limit",),
+              _criteria(f"{key}: 0.9%")) for key in ("min_au", "min_au_mlperf", "min_scaling_efficiency")),
+    Mistake("request size without its unit", DEMO + "-S reader.transfer_size=1",
+            ("note: reader.transfer_size is 1 B, so a sample of 1 MiB takes 1,048,576 requests",
+             "if KiB or MiB are meant, write 1KiB or 1MiB"), code=0),
+    Mistake("thousands of requests for a sample",
+            DEMO + "-S reader.transfer_size=512 -S 'dataset.sample={bytes: 16MiB}'",
+            ("note: reader.transfer_size is 512 B, so a sample of 16 MiB takes 32,768 requests",), code=0),
+    Mistake("request size of checkpoints without its unit", DEMO + "-S checkpoint.model_bytes=1MiB "
+            "-S checkpoint.every_steps=1 -S checkpoint.transfer_size=4",
+            ("note: checkpoint.transfer_size is 4 B: requests are very small", "write 4KiB or 4MiB"), code=0),
+    Mistake("seconds for milliseconds, and no time for them", DRY,
+            ("--time 1:00:00 is too short", "(compute.time)", "compute.time is 900 s; if milliseconds are meant"),
+            _w(W + "compute: {time: 900}\ntrain: {epochs: 20}\n")),
+    Mistake("variable of a profile", "dlio-submit demo -s site.yaml --dry-run",
+            ("site.yaml, line 6: data is /scratch/$NOSUCH/dlio, but $NOSUCH is not set in this environment",),
+            {"site.yaml": OWN_DATA + "data: /scratch/$NOSUCH/dlio\n"}),
+    Mistake("variables of a profile for datasets", "dlio-hpc datasets list -s site.yaml",
+            ("site.yaml, line 6: data is /$NOSUCH/${NONE}, but $NOSUCH, ${NONE} are not set in this environment",),
+            {"site.yaml": OWN_DATA + "data: /$NOSUCH/${NONE}\n"}),
+    Mistake("variable of -S", "dlio-submit demo -s local --dry-run -S 'site.data=/x/$NOSUCH'",
+            ("-S site.data=/x/$NOSUCH: data is /x/$NOSUCH, but $NOSUCH is not set",)),
+    Mistake("layout where there will be no Lustre", DEMO + "-d new -S site.layout.stripe_count=8",
+            ("new is on ", "which is not Lustre: site.layout will not be set"), code=0),
+    Mistake("layouts where there is no Lustre", DEMO + "-d new -P site.layout.stripe_count=1,8",
+            ("site.layout.stripe_count: ", "new is on ", "not Lustre, so no layout can be set", "vary other keys")),
+    Mistake("job file of fio", "dlio-hpc import job.fio",
+            ("job.fio: a job file of fio (INI), not YAML", "bs is reader.transfer_size"), {"job.fio": FIO}),
+    Mistake("job file of fio to submit", "dlio-submit ./job.fio --dry-run", ("a job file of fio (INI)",),
+            {"job.fio": "; comment\n\n" + FIO}),
+    Mistake("several unknown keys", DRY,
+            ("w.yaml, line 3: reader: unknown key 'num_workers'; did you mean 'read_threads'?",
+             "also unknown: reader.shuffling (did you mean 'shuffle'?), train.epoch (did you mean 'epochs'?)"),
+            _w(W + "reader: {num_workers: 4, shuffling: 1}\ntrain: {epoch: 2}\n")),
+    Mistake("several unknown keys of a profile", OWN, ("unknown key 'ppn'", "also unknown: nodes"),
+            _site("ppn: 4\nnodes: 2\n")),
+)  # fmt: skip
+
 LOST = (
     *(
         Mistake(
@@ -1688,6 +1744,7 @@ TABLES = {
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
     "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
     "system": SYSTEM, "habits": HABITS, "logs": LOGS, "nothing": NOTHING, "studies": IN_STUDIES,
+    "in files": IN_FILES,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")
@@ -1743,6 +1800,26 @@ def test_a_dry_run_refuses_to_follow_a_job_that_failed(place: Path, tmp_path: Pa
     done = runner(tmp_path)(*shlex.split(DEMO), "--after", "./broken")
     assert done.code == 2
     assert "this job ended as failed; no job can depend on it" in done.err
+
+
+@pytest.mark.parametrize("name", ["plan.json", "job.json", "runs/*/result.json"])
+@pytest.mark.parametrize("verb", ["report", "collect", "compare"])
+def test_a_damaged_file_of_an_archived_job_points_to_the_archive(
+    place: Path, tmp_path: Path, name: str, verb: str
+) -> None:
+    shutil.copytree(place / "dlio-runs", tmp_path / "dlio-runs")
+    (kept,) = (tmp_path / "dlio-runs" / "archive").glob("*.tar.zst")
+    job = (tmp_path / "dlio-runs" / "done").rename(tmp_path / "dlio-runs" / kept.name.removesuffix(".tar.zst"))
+    for file in job.glob(name):
+        file.write_text("{")
+    done = runner(tmp_path)("dlio-hpc", verb, job.name)
+    if (verb, name) == ("collect", "runs/*/result.json"):
+        assert "has changed since it was archived" in done.err
+        return
+    assert done.code == 3
+    assert "; the archive has the job as it was collected: dlio-hpc report " in done.err
+    archive = shlex.split(done.err.strip())[-1]
+    assert runner(tmp_path)("dlio-hpc", "report", archive).code == 0
 
 
 def test_the_same_log_twice_is_no_comparison(place: Path, tmp_path: Path) -> None:

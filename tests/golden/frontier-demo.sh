@@ -25,6 +25,12 @@ if [ -w job.sh ] && { exec 9<> job.sh; } 2> /dev/null; then
   flock -w 60 9 2> /dev/null
   [ $? != 1 ] || { echo "dlio-hpc: another copy of this job runs in $job; wait for its end" >&2; exit 6; }
 fi
+setting_up=   # set while the setup lines of the site profile are executed
+# Record the exit status and the text of a setup line that failed, or that ended the script.
+note_setup() { echo "$1 ${2//$'\n'/ }" >> "$job/setup_failures"; }
+# The same for a line that did not end the script. Failures inside functions and sourced files are left out: they count
+# only if the whole line fails. $1: exit status. $2: number of the line in this script.
+note_line() { [ ! "$setting_up" ] || note_setup "$1" "$(sed -n "$2p" "$job/job.sh")"; }
 # Write the exit code of the job to the file exit_status, which remains after the batch system has purged the job. Try up
 # to three times; if the file system is full, write it to the spare folder of this node. Ignore further signals, so that
 # they cannot end the script before the file is written.
@@ -33,6 +39,8 @@ is_spare() { [ -O "${spare%/*}" ] && [ ! -L "${spare%/*}" ]; }   # another user 
 keep_status() {
   local code=$? pause
   trap '' TERM INT HUP ALRM USR1
+  [ ! "$setting_up" ] || note_setup "$code" "$BASH_COMMAND"
+  setting_up=
   for pause in 0 1 2; do
     [ "$pause" = 0 ] || sleep "$pause"
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
@@ -51,14 +59,14 @@ done
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
-  for kept in exit_status stop terminated environment.json runs layout; do
+  for kept in exit_status setup_failures stop terminated environment.json runs layout; do
     [ ! -e "$kept" ] || cp -a "$kept" attempts/.copy/ || exit 6
   done
   mv attempts/.copy "attempts/$attempt" || exit 6
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
 ! is_spare || rm -rf "$spare"
-rm -f exit_status stop terminated environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
+rm -f exit_status setup_failures stop terminated environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
 # USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
@@ -90,6 +98,7 @@ stop_ranks() {
 # TERM arrives at the time limit (exit code 124, as with timeout(1)) or when the job is cancelled (exit code 143).
 end() {
   set +eu   # the site's setup lines may have set -e or -u
+  setting_up=
   trap '' TERM INT HUP ALRM USR1
   [ -z "$launched" ] || kill "$launched" 2> /dev/null
   local code=143
@@ -117,8 +126,13 @@ run() {
   return "$code"
 }
 
+# The job continues if a setup line of the site profile fails.
+setting_up=1 setup_status=0
+trap 'setup_status=$?; [ "${BASH_SOURCE[1]-}" ] || note_line "$setup_status" "$LINENO"' ERR
 module load miniforge3
+trap - ERR
 set +eu
+setting_up=
 unset SLURM_EXPORT_ENV   # with --export=NONE, srun would keep the variables of this script from the ranks
 export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor list it
 cd "$job" || exit 6

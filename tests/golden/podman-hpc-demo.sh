@@ -49,14 +49,14 @@ done
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
-  for kept in exit_status stop terminated environment.json runs layout darshan; do
+  for kept in exit_status setup_failures stop terminated environment.json runs layout darshan; do
     [ ! -e "$kept" ] || cp -a "$kept" attempts/.copy/ || exit 6
   done
   mv attempts/.copy "attempts/$attempt" || exit 6
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
 ! is_spare || rm -rf "$spare"
-rm -f exit_status stop terminated environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
+rm -f exit_status setup_failures stop terminated environment.json runs/*/{result.json,error.json,timeline.h5,probe.json} layout/*.yaml
 rm -rf darshan/*.darshan darshan/*.json runs/*/darshan/*.darshan runs/*/darshan/*.json {darshan,runs/*/darshan}/{live,workers}
 # USR1 arrives 60 s before the time limit. The trap creates the file stop, and all ranks end after the current step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1

@@ -15,6 +15,7 @@ import pytest
 
 from dlio_hpc.analysis.log import requests
 from dlio_hpc.darshan import log_reader
+from dlio_hpc.plan import planned
 from tests.conftest import Outcome, Run
 from tests.darshan.test_darshan_job import REAL, STANDIN
 from tests.support.standins import libdarshan
@@ -328,8 +329,16 @@ def test_limits_hold_for_what_is_resumed(run: Run, tiny: Any) -> None:
     assert not folder.with_name(f"{folder.name}-2").exists()
 
 
-def test_layouts_that_no_file_system_knows_are_no_measurement(run: Run, tiny: Any) -> None:
-    done = run("dlio-submit", tiny(), *_LOCAL, "-P", "site.layout.stripe_count=1,2", "--wait", "--json")
+def test_layouts_that_no_file_system_knows_are_no_measurement(
+    run: Run, tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the submission cannot see the file system, its jobs say that no layout was set."""
+    sweep = ("-P", "site.layout.stripe_count=1,2", "--wait", "--json")
+    refused = run("dlio-submit", tiny(), *_LOCAL, *sweep)
+    assert refused.code == 2
+    assert "which is not Lustre, so no layout can be set" in refused.err
+    monkeypatch.setattr(planned, "_check_layouts", lambda _: None)
+    done = run("dlio-submit", tiny(), *_LOCAL, *sweep)
     assert done.code == 7
     assert all("the layout was not set" in missing["why"] for missing in done.json["missing"])
     assert len(done.json["missing"]) == 2

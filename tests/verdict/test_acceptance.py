@@ -1033,9 +1033,9 @@ def test_it_is_passed_over_only_where_the_file_says_so() -> None:
     assert (judged.exit_code, check.outcome) == (7, "skipped"), "no criterion applies"
     assert acceptance.summary(judged) == "acceptance of study by made up: 4 of 4 pass, 1 skipped"
     assert verdict_banners.of_acceptance(judged).line.startswith("Not measured: No verdict: no criterion applies ")
-    low = units.Share(0.9)
+    low = units.LeastShare(0.9)
     criteria = {"a": Criterion(nodes=64, min_au=low, optional=True), "b": Criterion(min_au=low)}
-    made_up = Criteria(name="x", criteria=criteria, night_spread=units.Share(0.0))
+    made_up = Criteria(name="x", criteria=criteria, night_spread=units.LeastShare(0.0))
     assert acceptance.judge(made_up, [repeats("au", [0.95] * 3)]).exit_code == 0
 
 
@@ -1209,12 +1209,12 @@ def _mixed() -> Acceptance:
                 storage=storage(0.5)),
     ]  # fmt: skip
     asked = {
-        "au": Criterion(title="kept busy & happy", min_au=units.Share(0.9), nodes=2),
+        "au": Criterion(title="kept busy & happy", min_au=units.LeastShare(0.9), nodes=2),
         "rate": Criterion(min_samples_per_s=800.0, nodes=2),
         "slow": Criterion(min_samples_per_s=900.0, nodes=4),
         "spread": Criterion(max_spread=units.Share(0.1)),
         "none": Criterion(nodes=64, min_read_MBps=1.0, optional=True),
-        "scaling": Criterion(min_scaling_efficiency=units.Share(0.1)),
+        "scaling": Criterion(min_scaling_efficiency=units.LeastShare(0.1)),
     }
     return acceptance.judge(Criteria(name="mixed", criteria=asked), jobs)
 

@@ -408,3 +408,14 @@ def test_a_job_whose_clock_was_wrong_has_no_place_among_the_nights() -> None:
     assert len(trend.nights([*history_, late], group, "samples_per_s")) == 8
     waited = nights.entry(8, [50.0], ended=units.utc(units.timestamp(nights.day(8)) + 366 * 86400))
     assert history_entry.carried(waited).fault is None
+
+
+def test_a_history_without_permission_is_not_to_be_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "history.db"
+    path.touch()
+    monkeypatch.setattr(os, "access", lambda place, _: place != path)
+    with pytest.raises(InfrastructureError, match="Permission denied") as caught, history_database.explained(path):
+        raise sqlite3.OperationalError("unable to open database file")
+    assert f"cannot read {path}: " in str(caught.value)
+    assert f"dlio-hpc archive share {tmp_path}" in str(caught.value)
+    assert "--rebuild" not in str(caught.value)
