@@ -28,7 +28,7 @@ from dlio_hpc.core.verify_dataset import verify
 from dlio_hpc.dataset import dataset_folder, dataset_removal, dataset_tree, fingerprints, resizing, written_files
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.written_files import Span
-from dlio_hpc.files import safe_folders
+from dlio_hpc.files import safe_folders, user_folders
 from dlio_hpc.plan.plan import Run
 from tests.conftest import Run as Command
 from tests.dataset.test_datasets import _plan, interrupt_removal
@@ -477,6 +477,8 @@ def half_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "dataset.subfolders=3", "dataset.auxiliary_files=[{name: side, bytes: 10}]",
     )  # fmt: skip
     _generate(run)
+    time.sleep(0.02)  # files that changed in the clock tick of the end of the generation are checked again
+    dataset_folder.mark(run.stored, complete=True)
     assert _verified(Path(run.dataset), "verification_record._INTERVAL_S = 0", kill_at=13).returncode == -signal.SIGKILL
     return Path(run.dataset)
 
@@ -514,7 +516,7 @@ def test_a_killed_verification_is_continued(half_verified: Path) -> None:
     assert list(map(int, numbers.split())) == list(range(13, 30))
     assert result.startswith("31 250 14 True DatasetFault(file='00002/00000020.raw', fault='byte 0 differs")
     assert "an interrupted verification that began at 20" in done.stderr
-    assert "checked 14 files; only the others are checked now; --from-start checks all files" in done.stderr
+    assert "checked 14 files; the others are checked now; --from-start checks all files" in done.stderr
     again = _verified(half_verified).stdout.splitlines()[0]
     assert len(again.split()) == 31, "the verification is complete, so that the next one checks all files"
 
@@ -528,6 +530,8 @@ def test_a_killed_verification_is_continued(half_verified: Path) -> None:
         ("os.utime(Path(sys.argv[1]) / 'dlio-dataset.json', (1, 1))", "the dataset was generated again"),
         ("os.truncate(next(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc').glob('verified-*')), 20)", "it is damaged"),
         ("os.chmod(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc'), 0o777)", "others can write a record"),
+        ("os.chmod(next(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc').glob('*')), 0o666)", "others can write to it"),
+        ("os.geteuid = lambda: 12345", "the record is of another user"),
     ],
 )
 def test_a_verification_is_not_continued_if(half_verified: Path, change: str, why: str) -> None:
@@ -536,6 +540,44 @@ def test_a_verification_is_not_continued_if(half_verified: Path, change: str, wh
     assert len(numbers.split()) == 31, why
     assert result.startswith("31 250 0 False")
     assert ("DatasetFault" in result) == (change != "#quick")
+
+
+def test_files_that_changed_after_an_interrupted_verification_are_checked_again(half_verified: Path) -> None:
+    files = [next(half_verified.glob(f"*/{number:08}.raw")) for number in range(8)]
+    files[1].unlink()
+    files[2].write_bytes(b"")
+    _damage(half_verified, 3)
+    os.utime(files[3], (1, 1))
+    files[4].unlink()
+    files[4].symlink_to("/dev/zero")
+    files[5].write_bytes(files[5].read_bytes())
+    (half_verified / "side-side").unlink()
+    done = _verified(half_verified)
+    numbers, result = done.stdout.splitlines()
+    assert list(map(int, numbers.split())) == [-1, 1, 2, 3, 4, 5, *range(13, 30)]
+    assert "checked 14 files; 6 of them changed since the dataset was generated, and are checked again" in done.stderr
+    assert result.startswith("31 216 8 True")
+    for fault in (
+        "side-side', fault='is missing", "01.raw', fault='is missing", "02.raw', fault='has 0 bytes",
+        "03.raw', fault='byte 0 differs", "04.raw', fault='is not a regular file",
+    ):  # fmt: skip
+        assert fault in result
+    assert result.count("DatasetFault") == 6, "and the link does not belong to the dataset"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changing the owner of a link takes root")
+def test_a_link_of_another_user_does_not_lead_to_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir(0o700)
+    (tmp_path / "dlio-hpc").symlink_to("elsewhere")
+    assert user_folders.private_cache() == tmp_path / "dlio-hpc"
+    os.lchown(tmp_path / "dlio-hpc", 65534, -1)
+    assert user_folders.private_cache() is None
+
+
+def test_an_interrupted_verification_outlives_a_check_of_names(half_verified: Path) -> None:
+    assert len(_verified(half_verified, "#quick").stdout.splitlines()[0].split()) == 31
+    assert list(map(int, _verified(half_verified).stdout.splitlines()[0].split())) == list(range(13, 30))
 
 
 def test_a_record_before_a_fault_is_not_extended(half_verified: Path) -> None:
