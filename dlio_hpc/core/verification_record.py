@@ -61,7 +61,8 @@ class VerificationRecord:
 
     def load(self, files: int) -> VerifiedPart | None:
         """Return the part that an interrupted verification has checked. Return None if there is none, if another user
-        wrote it, if it is older than a day, or if the dataset was generated again since. files: number of files of the dataset.
+        wrote it, if it is older than a day, or if the dataset was generated again since. files: number of files of the
+        dataset.
         """
         if self._file is None:
             return None

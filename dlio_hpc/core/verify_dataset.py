@@ -87,7 +87,8 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
 def verify(folder: Path, quick: bool, from_start: bool = False) -> Findings:
     """Check the dataset in `folder` and return its faults. quick: check only the names, the number and the sizes of
     files. Files that an interrupted verification checked during the last day are checked again only if they changed
-    since the dataset was generated. from_start: check all files. Raise ConfigError if `folder` is not a dataset folder. Progress is printed on stderr.
+    since the dataset was generated. from_start: check all files. Raise ConfigError if `folder` is not a dataset folder.
+    Progress is printed on stderr.
     """
     known = dataset_folder.begun(folder)
     if known is None or not known.complete:
@@ -154,10 +155,10 @@ def _looked_at(folder: Path, layout: Dataset, part: VerifiedPart, say: Callable[
         files, size = files + looked.files, size + looked.bytes
         changed += looked.changed
         progress(files + len(changed))
-    also = f"; {len(changed):,} of them changed since the dataset was generated, and are checked again" if changed else ""
+    again = f"; {len(changed):,} of them changed since the dataset was generated, and are checked again"
     say(
         f"{folder.name}: an interrupted verification that began at {part.since} checked "
-        f"{counted(part.files, 'file')}{also}; the others are checked now; --from-start checks all files"
+        f"{counted(part.files, 'file')}{again if changed else ''}; the others are checked now; --from-start checks all files"
     )
     return _Earlier(files, size, tuple(changed))
 
