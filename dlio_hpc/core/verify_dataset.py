@@ -155,10 +155,11 @@ def _looked_at(folder: Path, layout: Dataset, part: VerifiedPart, say: Callable[
         files, size = files + looked.files, size + looked.bytes
         changed += looked.changed
         progress(files + len(changed))
-    again = f"; {len(changed):,} of them changed since the dataset was generated, and are checked again"
+    also = f"; {len(changed):,} of them changed since the dataset was generated, and are checked again"
     say(
         f"{folder.name}: an interrupted verification that began at {part.since} checked "
-        f"{counted(part.files, 'file')}{again if changed else ''}; the others are checked now; --from-start checks all files"
+        f"{counted(part.files, 'file')}{also if changed else ''}; the others are checked now; "
+        "--from-start checks all files"
     )
     return _Earlier(files, size, tuple(changed))
 

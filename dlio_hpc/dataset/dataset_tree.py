@@ -111,7 +111,8 @@ class NameBatch(NamedTuple):
 
 def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch]:
     """Yield all names in the folders of a dataset except the names of its subfolders, about `most` at a time at the
-    most. A folder that has fewer files is not read, so that the processes that work on the batches read it.
+    most, and at least once for each subfolder. A folder that has fewer files is not read, so that the processes that
+    work on the batches read it.
     """
     is_small = dataset is not None and dataset.files <= most * dataset.leaves
     for folder in folders(root, dataset):
@@ -126,7 +127,7 @@ def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch
                 if len(names) == most:
                     yield NameBatch(folder.path, names)
                     names = []
-        if names:
+        if names or folder.path:
             yield NameBatch(folder.path, names)
 
 
