@@ -81,7 +81,9 @@ def _inodes(dataset: Dataset) -> int:
 
 
 def _present(stored: StoredDataset) -> tuple[int, int]:
-    """Return the number of entries in the folders of an unfinished dataset, and how many of them are subfolders."""
+    """Return the number of files and folders of an unfinished dataset that exist, and how many of them are not files in
+    its folders.
+    """
     entries = folders = 0
     if not os.path.lexists(stored.folder):
         return entries, folders
@@ -90,7 +92,8 @@ def _present(stored: StoredDataset) -> tuple[int, int]:
             folders += len(folder.inner)
             with os.scandir(folder.descriptor) as names:
                 entries += sum(1 for _ in names)
-    return entries + 1, folders + 1  # the dataset's folder itself
+    is_locked = dataset_folder.lock_file(Path(stored.folder)).exists()
+    return entries + 1 + is_locked, folders + 1 + is_locked  # the dataset's folder, and its lock file
 
 
 def check_space(all_stored: Sequence[StoredDataset], folder: Path, ranks: int = 0) -> str:
