@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -378,7 +379,8 @@ def _put(kind: str, place: Path, target: Path) -> None:
     if kind == "link":
         place.symlink_to(target)
     else:
-        {"file": Path.touch, "folder": Path.mkdir, "pipe": os.mkfifo}[kind](place)
+        make: Callable[[Path], None] = {"file": Path.touch, "folder": Path.mkdir, "pipe": os.mkfifo}[kind]
+        make(place)
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "pipe"])
