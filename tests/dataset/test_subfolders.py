@@ -379,8 +379,8 @@ def _put(kind: str, place: Path, target: Path) -> None:
     if kind == "link":
         place.symlink_to(target)
     else:
-        make: Callable[[Path], None] = {"file": Path.touch, "folder": Path.mkdir, "pipe": os.mkfifo}[kind]
-        make(place)
+        make: dict[str, Callable[[Path], None]] = {"file": Path.touch, "folder": Path.mkdir, "pipe": os.mkfifo}
+        make[kind](place)
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "pipe"])
