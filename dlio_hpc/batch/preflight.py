@@ -36,7 +36,7 @@ from dlio_hpc.config.lustre_layout import Directories, Layout
 from dlio_hpc.config.site import Remote, Site
 from dlio_hpc.darshan import setup as darshan
 from dlio_hpc.darshan import verdict_file
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset import dataset_space
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.files import elf_library, filesystem, quotas, rundir, safe_folders
 from dlio_hpc.files.quotas import Quota
@@ -95,7 +95,8 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
     yield from _guarded("datasets", lambda: _datasets(plans))
     for folder in made.folders:
         stored = [run.stored for run in needed if run.data == folder]
-        yield from _storage(made.site, folder, stored, _needs(plans, stored, folder))
+        ranks = max(job_plan.ranks for job_plan in plans)
+        yield from _storage(made.site, folder, stored, ranks, _needs(plans, stored, ranks, folder))
     yield from _guarded("batch system", lambda: _batch_system(made))
     if made.site.container is None:
         yield from _guarded("python", lambda: _interpreter(made))
@@ -108,16 +109,19 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
         yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
 
 
-def _storage(site: Site, folder: str, needed: Sequence[StoredDataset], needs: _Needs) -> Iterator[PreflightFinding]:
+def _storage(
+    site: Site, folder: str, needed: Sequence[StoredDataset], ranks: int, needs: _Needs
+) -> Iterator[PreflightFinding]:
     """Check the file system under test, which is the file system that holds `folder`: its kind, layout, storage
-    targets, space and quotas. needed: datasets that must fit on the file system. needs: what must fit into the quotas.
+    targets, space and quotas. needed: datasets that must fit on the file system. ranks: most ranks of a job that
+    generates them. needs: what must fit into the quotas.
     """
     asked = site.layout
     checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
         ("file system", lambda: _file_system(folder, site.file_system)),
         ("layout", lambda: _layout(asked, folder)),
         ("targets", lambda: _targets(asked, folder)),
-        ("space", lambda: _space(folder, needed)),
+        ("space", lambda: _space(folder, needed, ranks)),
         ("quota", lambda: _quota(folder, needs)),
     )
     for title, check in checks:
@@ -252,8 +256,9 @@ def _datasets(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
         yield PreflightFinding("ok", "datasets", "they exist as far as their folders exist here")
 
 
-def _space(folder: str, needed: Sequence[StoredDataset]) -> Iterator[PreflightFinding]:
-    yield PreflightFinding("ok", "space", dataset_folder.check_space(needed, filesystem.existing(Path(folder))))
+def _space(folder: str, needed: Sequence[StoredDataset], ranks: int) -> Iterator[PreflightFinding]:
+    text = dataset_space.check_space(needed, filesystem.existing(Path(folder)), ranks)
+    yield PreflightFinding("ok", "space", text)
 
 
 def _output_space(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
@@ -264,9 +269,9 @@ def _output_space(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     yield from (PreflightFinding("ok", "space for outputs", text) for text in sorted(texts))
 
 
-def _needs(plans: Sequence[Plan], needed: Sequence[StoredDataset], folder: str) -> _Needs:
+def _needs(plans: Sequence[Plan], needed: Sequence[StoredDataset], ranks: int, folder: str) -> _Needs:
     """Return what the datasets and the metadata workloads of a study store in a folder."""
-    sizes, files = dataset_folder.needs_of_all(needed)
+    datasets = dataset_space.needs_of_all(needed, ranks=ranks)
     metadata = [
         cost.metadata_needs(run.workload.metadata, run.workload.train.epochs, made.ranks)
         for made in plans
@@ -274,7 +279,7 @@ def _needs(plans: Sequence[Plan], needed: Sequence[StoredDataset], folder: str) 
         if run.workload.metadata is not None and Path(run.outputs).parent == Path(folder)
     ]
     most = max(metadata, default=(0, 0))  # a run removes its files before the next run
-    return _Needs(sizes + most[0], files + most[1])
+    return _Needs(datasets.size + most[0], datasets.files + most[1])
 
 
 def _quota(folder: str, needs: _Needs) -> Iterator[PreflightFinding]:

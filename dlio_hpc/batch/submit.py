@@ -23,7 +23,7 @@ from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import scheduler_facts
 from dlio_hpc.config.site import Site
 from dlio_hpc.darshan import setup
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset import dataset_folder, dataset_space
 from dlio_hpc.files import elf_library, filesystem, rundir, safe_folders
 from dlio_hpc.plan import cost, notes, packages, site_limits
 from dlio_hpc.plan.plan import Plan, datasets
@@ -75,7 +75,7 @@ def _check_space(plans: Sequence[Plan]) -> None:
     runs = datasets(run for plan in plans for run in plan.runs)
     for folder in {run.data for run in runs}:
         stored = [run.stored for run in runs if run.data == folder]
-        dataset_folder.check_space(stored, filesystem.existing(Path(folder)))
+        dataset_space.check_space(stored, filesystem.existing(Path(folder)), max(plan.ranks for plan in plans))
     for plan in plans:
         for run in plan.runs:
             cost.require_space(run, plan.ranks)

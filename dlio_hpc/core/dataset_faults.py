@@ -2,10 +2,16 @@
 already.
 """
 
+import errno
+import os
+import stat
+
 from dlio_hpc.base.errors import ABSENT, DlioError, InvalidRun, of_system, unreadable
 
 GENERATE_AGAIN = "remove the dataset's folder and generate it again"
 SCAN_AGAIN = "submit the workload again, which scans the dataset again"
+# Error numbers of calls on folders, pipes, sockets and devices that regular files do not have, or have for O_DIRECT.
+_OF_OTHER_KINDS = {errno.EISDIR, errno.ESPIPE, errno.ENXIO, errno.EINVAL}
 
 
 class UnplannedFile(InvalidRun):
@@ -31,8 +37,23 @@ def damaged(path: str, fault: object) -> UnplannedFile:
     )
 
 
+def irregular(path: str, fault: OSError) -> UnplannedFile | None:
+    """Return the error for a path that is not a regular file, if a call failed for this reason. Otherwise, return
+    None.
+    """
+    if fault.errno not in _OF_OTHER_KINDS:
+        return None
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return None
+    return None if is_file else unplanned(f"{path} is not a regular file")
+
+
 def unopened(path: str, fault: OSError) -> DlioError:
     """Return the error for a file that cannot be opened or read."""
+    if (other_kind := irregular(path, fault)) is not None:
+        return other_kind
     if fault.errno not in ABSENT:
         return unreadable(fault, path)
     fact = f"cannot read {of_system(fault, path)}"

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from ctypes import addressof, c_char
 from typing import NamedTuple
 
-from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, InvalidRun
 from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.dataset_faults import unopened, unplanned
+from dlio_hpc.core.dataset_faults import irregular, unopened, unplanned
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
 
@@ -101,9 +101,11 @@ class OpenFile(NamedTuple):
         tally.add(started, count)
         return count
 
-    def failed(self, offset: int, fault: OSError) -> InfrastructureError:
+    def failed(self, offset: int, fault: OSError) -> DlioError:
         """Return the error for a request at `offset` that failed."""
-        return InfrastructureError(f"cannot read {self.path} at byte {offset}: {fault.strerror}")
+        return irregular(self.path, fault) or InfrastructureError(
+            f"cannot read {self.path} at byte {offset}: {fault.strerror}"
+        )
 
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
         return unplanned(
@@ -127,14 +129,15 @@ class OpenFile(NamedTuple):
 
 
 def open_file(path: str, direct: bool = False) -> OpenFile:
-    """Open a file for reading, with O_DIRECT if `direct` is True. Raise InvalidRun if the file does not exist,
-    InfrastructureError if it cannot be opened, and ConfigError if its file system does not support O_DIRECT.
+    """Open a file for reading, with O_DIRECT if `direct` is True. Raise InvalidRun if the file does not exist or is not
+    a regular file, InfrastructureError if it cannot be opened, and ConfigError if its file system does not support
+    O_DIRECT.
     """
     try:
         with darshan_fd_gate.opening():
             return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)), direct)
     except OSError as fault:
-        if fault.errno == errno.EINVAL and direct:
+        if fault.errno == errno.EINVAL and direct and irregular(path, fault) is None:
             raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct=false") from fault
         raise unopened(path, fault) from fault
 

@@ -2,12 +2,13 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlio_hpc.base.errors import InfrastructureError
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import auxiliary_files, clock, darshan_fd_gate, page_cache, write_back
 from dlio_hpc.core.early_stop import Stop
@@ -15,7 +16,7 @@ from dlio_hpc.core.files import write_all
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
-from dlio_hpc.dataset import dataset_folder, dataset_tree, written_files
+from dlio_hpc.dataset import dataset_folder, dataset_space, dataset_tree, written_files
 from dlio_hpc.dataset.written_files import Span
 from dlio_hpc.files import filesystem, safe_folders
 from dlio_hpc.plan.plan import Run
@@ -43,7 +44,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
     started = clock.now()
     with dataset_folder.owned(run.stored) if comm.rank == 0 else nullcontext():
         clock.assemble(comm)  # rank 0 may wait for another job that generates the same dataset
-        written = on_root(comm, lambda: _prepared(run))
+        written = on_root(comm, lambda: _prepared(run, comm.size))
         if written is None:
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
         started = clock.now()
@@ -60,29 +61,41 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
 
 def _complete(run: Run) -> None:
     """Remove the records of the generation, and mark the dataset as complete."""
-    with dataset_folder.filled(run.stored) as folder:
-        written_files.clear(folder)
-    dataset_folder.mark(run.stored, complete=True)
+    with _written_to(run):
+        with dataset_folder.filled(run.stored) as folder:
+            written_files.clear(folder)
+        dataset_folder.mark(run.stored, complete=True)
 
 
-def _prepared(run: Run) -> list[Span] | None:
+@contextmanager
+def _written_to(run: Run) -> Iterator[None]:
+    """Raise InfrastructureError, with the path and the reason, if the dataset's folder cannot be written to."""
+    try:
+        yield
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write {filesystem.named(fault, run.stored.folder)}") from fault
+
+
+def _prepared(run: Run, ranks: int) -> list[Span] | None:
     """Return None if the dataset is complete. If it is not, mark its folder as unfinished, and return the sample files
     that an interrupted generation left on storage, according to its records.
     """
     if dataset_folder.is_complete(run.stored):
         return None
-    dataset_folder.begin(run.stored)
+    dataset_space.begin(run.stored, ranks)
     with dataset_folder.filled(run.stored) as folder:
         return written_files.recorded(folder)
 
 
 def _missing(comm: "Intracomm", run: Run, written: list[Span]) -> list[Span]:
-    """Return the sample files to write. written: files that are recorded. Each rank checks whether some of them still
-    exist, because they may have been removed since. All ranks must call this.
+    """Return the sample files to write. written: files that are recorded. Each rank looks at some of them, because they
+    may have been removed or changed since. All ranks must call this.
     """
-    path, lost = dataset_folder.paths(run.stored), []
-    for span in written_files.of_rank(written, comm.size, comm.rank):
-        lost += [number for number in range(*span) if not filesystem.is_there(path(number))]
+    lost: list[int] = []
+    if written:
+        with dataset_folder.filled(run.stored) as folder:
+            for span in written_files.of_rank(written, comm.size, comm.rank):
+                lost += _lost(folder, run, span)
     every_lost = sorted(itertools.chain(*comm.allgather(lost)))
     kept = written_files.without(written, every_lost)
     if every_lost:  # a rank may be killed while it writes a lost file again
@@ -90,9 +103,69 @@ def _missing(comm: "Intracomm", run: Run, written: list[Span]) -> list[Span]:
     return written_files.missing(dataset_folder.file_count(run.workload.dataset), kept)
 
 
+def _lost(folder: int, run: Run, span: Span) -> Iterator[int]:
+    """Yield the numbers of recorded files that are missing, or that do not have the size that the format gives them.
+    Raise ConfigError if one of them is not a regular file or is of another user. folder: descriptor of the dataset's
+    folder.
+    """
+    layout = run.workload.dataset
+    for inner, first, end in dataset_folder.blocks(layout, *span, _MOST_FILES):
+        with ExitStack() as opened:
+            try:
+                leaf = opened.enter_context(dataset_tree.opened(folder, inner))
+            except FileNotFoundError:
+                yield from range(first, end)
+                continue
+            except OSError as fault:
+                raise dataset_tree.unusable(folder, inner, fault) from fault
+            yield from _lost_in(leaf, run, range(first, end))
+
+
+def _lost_in(folder: int, run: Run, numbers: range) -> Iterator[int]:
+    """Yield the numbers of lost files; see _lost(). folder: descriptor of the folder of these files."""
+    path, is_whole = dataset_folder.paths(run.stored), _whole(run.workload.dataset)
+    for number in numbers:
+        where = path(number)
+        try:
+            status = os.stat(os.path.basename(where), dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode):
+                raise ConfigError(f"{where} is a link or not a regular file; nothing was written; remove it")
+            _require_mine(status, where, folder)
+            if not is_whole(where, number, status):
+                yield number
+        except FileNotFoundError:
+            yield number
+        except OSError as fault:
+            raise InfrastructureError(f"cannot read {of_system(fault, where)}") from fault
+
+
+def _whole(layout: Dataset) -> Callable[[str, int, os.stat_result], bool]:
+    """Return a function that takes the path, the number and the status of a file, and returns whether the file has the
+    size that the format gives it.
+    """
+    made = FORMATS[layout.format]
+    if made.sizes is not None:
+        size = made.sizes(layout)
+        return lambda path, number, status: status.st_size == size(number)
+    return lambda path, number, status: made.fault(path, layout, number, True) is None
+
+
+def _require_mine(status: os.stat_result, path: str, folder: int) -> None:
+    """Raise ConfigError if a file is of another user, unless its folder is shared with a group. folder: descriptor of
+    the folder.
+    """
+    owner = os.fstat(folder).st_uid
+    if status.st_uid in (os.geteuid(), owner) or safe_folders.is_shared(folder, safe_folders.held(folder) / ".."):
+        return
+    raise ConfigError(
+        f"{path} is of user {status.st_uid}, but its folder is of user {owner}; the file was not written; remove it, "
+        "or choose another --data"
+    )
+
+
 def _record_only(run: Run, kept: list[Span]) -> None:
     """Replace the records of the generation by records of the files that are still there."""
-    with dataset_folder.filled(run.stored) as folder:
+    with _written_to(run), dataset_folder.filled(run.stored) as folder:
         written_files.replace(folder, kept)
 
 
@@ -106,7 +179,7 @@ class _Written(NamedTuple):
 def _write_share(rank: int, ranks: int, run: Run, missing: list[Span], progress: Progress, stop: Stop) -> _Written:
     """Write the files of this rank. missing: sample files that all ranks together write."""
     layout = run.workload.dataset
-    with dataset_folder.filled(run.stored) as folder:
+    with _written_to(run), dataset_folder.filled(run.stored) as folder:
         sides = dataset_folder.sides(layout) if rank == 0 else []
         for side in sides:
             with _created(folder, dataset_folder.side_path(run.stored, side), is_synced=True) as file:
@@ -179,6 +252,8 @@ def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memor
             name = f"{number:08}.{layout.format}"
             file, is_new = safe_folders.writable(folder, prefix + name)
             try:
+                if not is_new:
+                    _require_mine(os.fstat(file), above + name, folder)
                 write_all(file, data)
                 if not is_new:
                     os.ftruncate(file, len(data))
@@ -251,13 +326,14 @@ def _created(folder: int, path: str, is_synced: bool) -> Iterator[int]:
     Under Darshan, the file is opened by its full path, because Darshan does not resolve names relative to a directory
     descriptor.
 
-    Raise InfrastructureError if the file cannot be written. Raise ConfigError if `path` is already a link, a pipe or a
-    folder.
+    Raise InfrastructureError if the file cannot be written. Raise ConfigError if `path` is already a link, a pipe, a
+    folder, or a file of another user.
     """
     try:
         name = path if darshan_fd_gate.is_watched() else os.path.basename(path)
         descriptor = safe_folders.created(folder, name)
         try:
+            _require_mine(os.fstat(descriptor), path, folder)
             yield descriptor
             if is_synced:
                 os.fsync(descriptor)

@@ -21,16 +21,16 @@ from msgspec import Struct
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import clock, compute, merge
+from dlio_hpc.core import blocked_calls, clock, compute, merge
 from dlio_hpc.core.auxiliary_files import Counts
-from dlio_hpc.core.blocked_calls import Since
+from dlio_hpc.core.blocked_calls import Call, Since
 from dlio_hpc.core.distributions import ReadLog
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.live_writer import LiveWriter
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import TimeBins
 from dlio_hpc.core.train import Recorder, Recording
-from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.files import filesystem, rundir, safe_folders
 
 # A rank looks at most once in _LOOK_S, and at its system calls only after it has made no step for _QUIET_S.
 _LOOK_S, _QUIET_S = 1.0, 5.0
@@ -96,6 +96,7 @@ class HangWatch:
         self._live = live
         self._recorder: Recorder | None = None
         self._calls = Since(clock.now)
+        self._unblocked: Call | None = None
         self._frame: tuple[FrameType, int] | None = None
         self._done, self._progress, self._same = -1, 0.0, 0.0
         self._stopping = self._first = math.inf
@@ -140,6 +141,8 @@ class HangWatch:
         longest = self._calls.longest() if doing == "other" and lasts >= min(_QUIET_S, self._times.patience) else None
         if doing != "other":
             self._calls.forget()
+        if longest is not None:
+            self._unblock(longest[0])
         if self._stopping == math.inf and self._stop.exists():
             self._stopping = now
         if now - self._stopping < self._times.notice or self._error.exists():
@@ -153,6 +156,14 @@ class HangWatch:
             self._write(sighting, now)
         if now - self._first >= self._times.late:
             self._report()
+
+    def _unblock(self, call: Call) -> None:
+        """Let a call return that opens a pipe in the place of a sample file. Try it once, because another call on the
+        same path does not return either if storage does not respond.
+        """
+        if call != self._unblocked:
+            self._unblocked = call
+            filesystem.answered(lambda: blocked_calls.unblock(call), self._times.look)
 
     def _doing(self, now: float) -> tuple[Doing, float]:
         """Return what the main thread does, and the seconds for which the main thread has made no progress."""

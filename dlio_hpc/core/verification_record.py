@@ -1,7 +1,7 @@
 """Record of the part of a dataset that a verification has checked, so that an interrupted verification is continued.
 
 The record is in the user's own cache folder, because the user may have no permission to write to the dataset, and
-because other users cannot write to it. It is kept for a day: files may change after they were checked.
+because other users cannot write to it. It is kept for a day.
 """
 
 import hashlib
@@ -15,8 +15,10 @@ from msgspec import Struct
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE
-from dlio_hpc.files import rundir, user_folders
+from dlio_hpc.files import rundir, safe_folders, user_folders
 
+# Maximum size of a record in bytes.
+_LONGEST = 4096
 _KEPT_S, _INTERVAL_S = 86400.0, 2.0
 
 
@@ -34,6 +36,13 @@ class VerifiedPart(Struct, frozen=True):
     schema: int = 1
 
     @property
+    def generated_ns(self) -> int:
+        """Time at which the generation of the dataset was completed, in nanoseconds since 1970. It is of the clock of
+        the file system, as are the times of the other files of the dataset.
+        """
+        return self.identity[-1]
+
+    @property
     def since(self) -> str:
         """Time at which the first file was checked, in the format of utc_now()."""
         return units.utc(self.began)
@@ -46,17 +55,19 @@ class VerificationRecord:
         self._identity, self._quick = _identity(folder), quick
         cache = user_folders.private_cache()
         name = hashlib.sha256(os.path.realpath(folder).encode("utf-8", "surrogateescape")).hexdigest()[:24]
-        self._file = None if cache is None else cache / f"verified-{name}.json"
+        kind = "names-" if quick else ""
+        self._file = None if cache is None else cache / f"verified-{kind}{name}.json"
         self._began, self._due = time.time(), time.monotonic() + _INTERVAL_S
 
     def load(self, files: int) -> VerifiedPart | None:
-        """Return the part that an interrupted verification has checked. Return None if there is none, if it is older
-        than a day, or if the dataset was generated again since. files: number of files of the dataset.
+        """Return the part that an interrupted verification has checked. Return None if there is none, if another user
+        wrote it, if it is older than a day, or if the dataset was generated again since. files: number of files of the
+        dataset.
         """
         if self._file is None:
             return None
         try:
-            part = serialization.decode(self._file.read_bytes(), VerifiedPart, str(self._file))
+            part = serialization.decode(safe_folders.own_content(self._file, _LONGEST), VerifiedPart, str(self._file))
         except (OSError, ConfigError):
             return None
         is_recent = 0 <= time.time() - part.began < _KEPT_S
@@ -74,8 +85,9 @@ class VerificationRecord:
             return
         self._due = time.monotonic() + _INTERVAL_S
         part = VerifiedPart(self._identity, self._quick, files, size, self._began)
-        with suppress(OSError):
-            rundir.write(self._file, serialization.encode(part))
+        with suppress(OSError), rundir.replacing(self._file) as temporary:
+            temporary.chmod(0o600)
+            temporary.write_bytes(serialization.encode(part))
 
     def clear(self) -> None:
         """Remove the record: the verification is complete."""
@@ -85,8 +97,9 @@ class VerificationRecord:
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
-    """Return the inode numbers of the folder and of its fingerprint file, and the time of its last change in
-    nanoseconds. They change when the dataset is generated again. Device numbers may differ between login nodes.
+    """Return the inode numbers of the folder and of its fingerprint file, and the time of the last change of the latter
+    in nanoseconds (ctime, which no program can set). They change when the dataset is generated again. Device numbers
+    may differ between login nodes.
     """
     place, file = folder.stat(), (folder / FINGERPRINT_FILE).stat()
-    return place.st_ino, file.st_ino, file.st_mtime_ns
+    return place.st_ino, file.st_ino, file.st_ctime_ns

@@ -3,12 +3,14 @@ FOLDER; MPI is not needed.
 """
 
 import argparse
+import itertools
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -19,7 +21,7 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats.format_table import FORMATS
-from dlio_hpc.core.verification_record import VerificationRecord
+from dlio_hpc.core.verification_record import VerificationRecord, VerifiedPart
 from dlio_hpc.dataset import dataset_folder, dataset_tree
 from dlio_hpc.files import safe_folders
 
@@ -27,6 +29,8 @@ from dlio_hpc.files import safe_folders
 _MOST_FAULTS = 1000
 # Largest number of files and of bytes that a process checks at a time.
 _PART, _PART_BYTES = 256, 64 << 20
+# Number of files that an earlier verification checked and at which a process looks at a time.
+_LOOKED = 4096
 
 
 class DatasetFault(Struct, frozen=True):
@@ -40,8 +44,8 @@ class DatasetFault(Struct, frozen=True):
 
 class Findings(Struct, frozen=True):
     """Result of a verification. files: number of files checked. bytes: total size of these files on the file system.
-    earlier_files: number of these files that an interrupted verification checked. began: time (UTC) at which the first
-    file was checked, if an interrupted verification was continued; otherwise None.
+    earlier_files: number of these files that only an interrupted verification checked, because they are unchanged.
+    began: time (UTC) at which the first of these files was checked; None if there are none.
     """
 
     files: int
@@ -82,8 +86,9 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
 
 def verify(folder: Path, quick: bool, from_start: bool = False) -> Findings:
     """Check the dataset in `folder` and return its faults. quick: check only the names, the number and the sizes of
-    files. Files that an interrupted verification checked during the last day are not checked again. from_start: check
-    these files, too. Raise ConfigError if `folder` is not a dataset folder. Progress is printed on stderr.
+    files. Files that an interrupted verification checked during the last day are checked again only if they changed
+    since the dataset was generated. from_start: check all files. Raise ConfigError if `folder` is not a dataset folder.
+    Progress is printed on stderr.
     """
     known = dataset_folder.begun(folder)
     if known is None or not known.complete:
@@ -100,21 +105,19 @@ def verify(folder: Path, quick: bool, from_start: bool = False) -> Findings:
 
 
 def _contents(folder: Path, layout: Dataset, quick: bool, from_start: bool) -> Findings:
-    """Check all files of a dataset, except those that an interrupted verification checked."""
+    """Check all files of a dataset, except those that an interrupted verification checked and that are unchanged."""
     say = partial(print, file=sys.stderr, flush=True)
     sides, files = len(dataset_folder.sides(layout)), dataset_folder.file_count(layout)
     record = VerificationRecord(folder, quick)
     part_before = None if from_start else record.load(sides + files)
-    number, size = (part_before.files, part_before.bytes) if part_before else (0, 0)
-    if part_before:
-        say(
-            f"{folder.name}: an interrupted verification that began at {part_before.since} checked "
-            f"{counted(number, 'file')}; only the others are checked now; --from-start checks all files"
-        )
+    earlier = _Earlier() if part_before is None else _looked_at(folder, layout, part_before, say)
+    checked_before = 0 if part_before is None else part_before.files
+    number, size = earlier.files, earlier.bytes
+    step = max(1, min(_PART, _PART_BYTES // max(1, layout.bytes_of(layout.samples_per_file))))
+    others = (range(begin, min(begin + step, files)) for begin in range(checked_before - sides, files, step))
+    changed = (earlier.changed[at : at + step] for at in range(0, len(earlier.changed), step))
+    parts: Iterable[Sequence[int]] = itertools.chain(changed, others)
     faults: list[DatasetFault] = []
-    size_of_file = layout.bytes_of(layout.samples_per_file)
-    step = max(1, min(_PART, _PART_BYTES // max(1, size_of_file)))
-    parts = (range(begin, min(begin + step, files)) for begin in range(number - sides, files, step))
     progress = CountedProgress(say, folder.name, "files", sides + files, number)
     for part in worker_processes.mapped(partial(_part, folder, layout, quick), parts, worker_processes.count(files)):
         size, number = size + part.bytes, number + part.files
@@ -122,15 +125,63 @@ def _contents(folder: Path, layout: Dataset, quick: bool, from_start: bool) -> F
         if len(faults) >= _MOST_FAULTS:
             faults.append(DatasetFault(folder.name, f"has {_MOST_FAULTS} faults or more: the rest was not checked"))
             break
-        if not faults:
+        if not faults and number > checked_before:
             record.save(number, size)
         progress(number, f"{size / 1e6:,.0f} MB")
     record.clear()
-    earlier = (part_before.files, part_before.since) if part_before else (0, None)
-    return Findings(number, size, tuple(faults), *earlier)
+    began = part_before.since if part_before and earlier.files else None
+    return Findings(number, size, tuple(faults), earlier.files, began)
 
 
-def _part(folder: Path, layout: Dataset, quick: bool, numbers: range) -> Findings:
+class _Earlier(NamedTuple):
+    """Files that an interrupted verification checked. files, bytes: number and total size of those that are unchanged
+    since. changed: numbers of the others, as for _check().
+    """
+
+    files: int = 0
+    bytes: int = 0
+    changed: tuple[int, ...] = ()
+
+
+def _looked_at(folder: Path, layout: Dataset, part: VerifiedPart, say: Callable[[str], None]) -> _Earlier:
+    """Look at the files that an interrupted verification checked, and report how many are unchanged."""
+    first = -len(dataset_folder.sides(layout))
+    ranges = (range(at, min(at + _LOOKED, first + part.files)) for at in range(first, first + part.files, _LOOKED))
+    look = partial(_look, folder, layout, part.generated_ns)
+    progress = CountedProgress(say, folder.name, "files looked at", part.files)
+    files = size = 0
+    changed: list[int] = []
+    for looked in worker_processes.mapped(look, ranges, worker_processes.count(part.files)):
+        files, size = files + looked.files, size + looked.bytes
+        changed += looked.changed
+        progress(files + len(changed))
+    also = f"; {len(changed):,} of them changed since the dataset was generated, and are checked again"
+    say(
+        f"{folder.name}: an interrupted verification that began at {part.since} checked "
+        f"{counted(part.files, 'file')}{also if changed else ''}; the others are checked now; "
+        "--from-start checks all files"
+    )
+    return _Earlier(files, size, tuple(changed))
+
+
+def _look(folder: Path, layout: Dataset, generated_ns: int, numbers: range) -> _Earlier:
+    """Look at some files without opening them. A file that cannot be looked at is a changed file."""
+    files = size = 0
+    changed = []
+    for number in numbers:
+        try:
+            status = os.lstat(os.path.join(folder, _name(layout, number)))
+        except OSError:
+            changed.append(number)
+            continue
+        if stat.S_ISREG(status.st_mode) and max(status.st_mtime_ns, status.st_ctime_ns) < generated_ns:
+            files, size = files + 1, size + status.st_size
+        else:
+            changed.append(number)
+    return _Earlier(files, size, tuple(changed))
+
+
+def _part(folder: Path, layout: Dataset, quick: bool, numbers: Sequence[int]) -> Findings:
     """Check some files. numbers: numbers of sample files; negative numbers are auxiliary files."""
     faults: list[DatasetFault] = []
     size = 0
@@ -152,9 +203,15 @@ def _check(layout: Dataset, number: int, quick: bool) -> tuple[str, _Check]:
     number is an auxiliary file.
     """
     if number < 0:
-        side = dataset_folder.sides(layout)[number]
-        return dataset_folder.side_name(side), partial(_side_fault, side, quick)
-    return dataset_folder.file_name(layout, number), partial(_file_fault, layout, number, quick)
+        return _name(layout, number), partial(_side_fault, dataset_folder.sides(layout)[number], quick)
+    return _name(layout, number), partial(_file_fault, layout, number, quick)
+
+
+def _name(layout: Dataset, number: int) -> str:
+    """Return the name of a file of the dataset. number: as for _check()."""
+    if number < 0:
+        return dataset_folder.side_name(dataset_folder.sides(layout)[number])
+    return dataset_folder.file_name(layout, number)
 
 
 def _file_fault(layout: Dataset, number: int, quick: bool, path: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc.base import serialization, units
+from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.dataset import written_files
@@ -20,8 +20,6 @@ from dlio_hpc.files import filesystem, rundir, safe_folders
 FINGERPRINT_FILE = rundir.DATASET
 # Name of a dataset folder, such as npz-8x4x11.7KiB-03c25a44c247. It ends with the fingerprint.
 _NAME = re.compile(r"[a-z0-9]+-.+-[0-9a-f]{12}")
-# Ratio of required space to payload: headers and directories of the formats, and file system metadata.
-_SPARE = 1.02
 # Largest size of a fingerprint file in bytes. The file has some lines for each auxiliary file.
 _LONGEST_FINGERPRINT = 1 << 20
 # Maximum digits of the number in a file's name.
@@ -214,7 +212,7 @@ def mark(stored: StoredDataset, complete: bool) -> None:
 def filled(stored: StoredDataset) -> Iterator[int]:
     """Open the dataset's folder for writing, and yield its descriptor. Raise ConfigError if the folder is a link. Also
     raise ConfigError if the folder belongs to another user and is not shared, because that user could have placed any
-    file in it.
+    file in it, or if another folder is mounted in it.
     """
     with safe_folders.opened(stored.folder) as folder:
         if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(stored.folder).parent):
@@ -222,6 +220,11 @@ def filled(stored: StoredDataset) -> Iterator[int]:
                 f"the dataset in {stored.folder} is unfinished and belongs to user {safe_folders.owner(folder)}, so "
                 "dlio-hpc does not write to it. Choose another --data, ask that user to finish or remove the dataset, "
                 "or ask the owner of the data directory to share this directory with your group (chmod g+ws, umask 002)"
+            )
+        if mounted := sorted(filesystem.mounts_in(Path(stored.folder))):
+            raise ConfigError(
+                f"{os.path.join(stored.folder, mounted[0])} is a mount point in an unfinished dataset, so dlio-hpc "
+                "does not write to the dataset. Unmount it, or choose another --data"
             )
         yield folder
 
@@ -310,19 +313,6 @@ def lock_file(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.lock")
 
 
-def begin(stored: StoredDataset) -> None:
-    """Write a fingerprint file that marks the dataset as incomplete, before the dataset is generated. Raise ConfigError
-    if there is not enough space. The space is not checked again if an interrupted generation continues.
-    """
-    known = read(Path(stored.folder)) is not None
-    try:
-        if not known:
-            check_space([stored], Path(stored.folder))
-        mark(stored, complete=False)
-    except OSError as fault:
-        raise InfrastructureError(f"cannot write {of_system(fault, stored.folder)}; choose another --data") from fault
-
-
 def is_unwritten(stored: StoredDataset) -> bool:
     """Return True if the dataset is still to be generated: its folder is missing or empty, or its generation is
     unfinished. Return False if the dataset is complete, or if the folder holds other files.
@@ -402,46 +392,6 @@ def require(stored: StoredDataset) -> None:
     existing_names = sorted(path.parent.name for path in folder.parent.glob(rundir.DATASETS))
     listing = f"existing: {', '.join(existing_names)}" if existing_names else "none exists"
     raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({listing}); generate it with --generate auto")
-
-
-def needs(stored: StoredDataset) -> tuple[float, int]:
-    """Return how many bytes and how many files are needed to generate the dataset. Both are 0 if the dataset is
-    complete.
-    """
-    dataset = stored.descriptor
-    if not dataset.is_generated or not is_unwritten(stored):
-        return 0, 0
-    indexes = dataset.index_bytes if dataset.format == "parquet" else 0
-    return (payload(dataset) + indexes) * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
-
-
-def needs_of_all(all_stored: Sequence[StoredDataset]) -> tuple[float, int]:
-    """Return how many bytes and how many files are needed to generate all these datasets."""
-    sizes, files = zip(*map(needs, all_stored), strict=True) if all_stored else ((), ())
-    return sum(sizes), sum(files)
-
-
-def check_space(all_stored: Sequence[StoredDataset], folder: Path) -> str:
-    """Check whether the file system of `folder` has enough free space and inodes for these datasets. Return a message
-    that states how much space is needed and how much is free. Raise ConfigError if there is not enough space or not
-    enough inodes.
-    """
-    wanted, files = needs_of_all(all_stored)
-    free, left = filesystem.free(folder), filesystem.free_inodes(folder)
-    summary = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
-    if free < wanted:
-        raise ConfigError(
-            f"the dataset needs {units.format_size(wanted)}, but {folder} has {units.format_size(free)} free; choose "
-            "another --data or a smaller --dataset-size"
-        )
-    if left is None:
-        return summary
-    if left < files:
-        raise ConfigError(
-            f"the dataset needs {files} files, but {folder} has {left} inodes left; choose another --data "
-            "or a smaller --dataset-size"
-        )
-    return f"{summary}; {files} inodes needed, {left} free"
 
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:

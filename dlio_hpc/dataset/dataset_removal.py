@@ -1,5 +1,6 @@
 """Removal of a dataset. Only files that dlio-hpc generated are removed. Links are not followed."""
 
+import errno
 import os
 import stat
 import sys
@@ -118,21 +119,23 @@ def _looked(dataset: Dataset | None, root: int) -> Look:
     """Look at all files in an open folder of a dataset."""
     files = size = 0
     foreign: list[str] = []
-    for part in _mapped(_look_at, root, dataset):
+    is_shared = safe_folders.is_shared(root, safe_folders.held(root) / "..")
+    for part in _mapped(partial(_look_at, is_shared), root, dataset):
         files, size = files + part.files, size + part.size
         foreign += part.foreign
     return Look(files, size, tuple(foreign))
 
 
-def _look_at(root: int, dataset: Dataset | None, batch: NameBatch) -> Look:
-    """Look at some files. A file of another user is foreign, unless the folder of the dataset is shared with a
-    group.
+def _look_at(is_shared: bool, root: int, dataset: Dataset | None, batch: NameBatch) -> Look:
+    """Look at some files and their folder. A file or a subfolder of another user is foreign, unless the dataset is
+    shared with a group. is_shared: whether it is; see safe_folders.is_shared().
     """
     whole = os.fstat(root)
-    is_shared = whole.st_mode & stat.S_IWGRP != 0
     files = size = 0
     foreign = []
     with dataset_tree.opened(root, batch.path) as folder:
+        if not is_shared and os.fstat(folder).st_uid != whole.st_uid:
+            foreign.append(_of_other(batch.path, os.fstat(folder), whole))
         names = batch.listed(folder)
         misnamed = batch.foreign(dataset, names)
         for name in names:
@@ -143,11 +146,15 @@ def _look_at(root: int, dataset: Dataset | None, batch: NameBatch) -> Look:
             if name in misnamed or not stat.S_ISREG(status.st_mode):
                 foreign.append(os.path.join(batch.path, name))
             elif status.st_uid != whole.st_uid and not is_shared:
-                path = os.path.join(batch.path, name)
-                foreign.append(f"{path} (of user {status.st_uid}, the dataset is of user {whole.st_uid})")
+                foreign.append(_of_other(os.path.join(batch.path, name), status, whole))
             else:
                 files, size = files + 1, size + status.st_size
     return Look(files, size, tuple(foreign))
+
+
+def _of_other(path: str, status: os.stat_result, whole: os.stat_result) -> str:
+    """Return the text for a file or a subfolder of another user. whole: status of the dataset's folder."""
+    return f"{path} (of user {status.st_uid}, the dataset is of user {whole.st_uid})"
 
 
 def _mapped(function: Callable[[int, Dataset | None, NameBatch], R], root: int, dataset: Dataset | None) -> Iterator[R]:
@@ -178,9 +185,10 @@ def _emptied(folder: Path, root: int, force: bool) -> tuple[int, int]:
             removed += _marked_unfinished(inside, known, root)
     progress = CountedProgress(partial(print, file=sys.stderr, flush=True), folder.name, "files removed", look.files)
     removed += _remove_files(root, _dataset(known), progress)
-    _remove_subfolders(root, _dataset(known))
+    added = _remove_subfolders(root, _dataset(known))
     names = os.listdir(root)
-    if foreign := sorted(name for name in names if not dataset_folder.is_note(name)):
+    rest = (name for name in names if not dataset_folder.is_note(name))
+    if foreign := added or sorted(rest):
         raise ConfigError(
             f"{folder} contains files that were added while the dataset was removed: {', '.join(foreign[:_SHOWN])}. "
             "Move them away, and remove the dataset again"
@@ -215,10 +223,30 @@ def _remove_batch(root: int, dataset: Dataset | None, batch: NameBatch) -> int:
     return removed
 
 
-def _remove_subfolders(root: int, dataset: Dataset | None) -> None:
+def _remove_subfolders(root: int, dataset: Dataset | None) -> list[str]:
+    """Remove the subfolders that are empty. Return the paths of what is in the others, relative to the dataset's
+    folder.
+    """
+    added: list[str] = []
     for folder in dataset_tree.folders(root, dataset):
-        for name in folder.inner:
-            os.rmdir(name, dir_fd=folder.descriptor)
+        for name in sorted(folder.inner):
+            try:
+                os.rmdir(name, dir_fd=folder.descriptor)
+            except OSError as fault:
+                if fault.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                path = os.path.join(folder.path, name)
+                if not any(file.startswith(f"{path}/") for file in added):
+                    added += _paths_in(root, path)
+    return added
+
+
+def _paths_in(root: int, path: str) -> list[str]:
+    """Return the paths of the entries of a subfolder, sorted. path: path of the subfolder; as the result, relative to
+    the dataset's folder.
+    """
+    with dataset_tree.opened(root, path) as folder:
+        return sorted(os.path.join(path, name) for name in os.listdir(folder))
 
 
 def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int:

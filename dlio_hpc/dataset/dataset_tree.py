@@ -2,14 +2,16 @@
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.dataset import dataset_folder
-from dlio_hpc.files import safe_folders
+from dlio_hpc.files import filesystem, safe_folders
 
 # Seconds before a subfolder that is missing or stale is created again.
 _PAUSES_S = (0.01, 0.1, 1.0)
@@ -109,7 +111,8 @@ class NameBatch(NamedTuple):
 
 def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch]:
     """Yield all names in the folders of a dataset except the names of its subfolders, about `most` at a time at the
-    most. A folder that has fewer files is not read, so that the processes that work on the batches read it.
+    most, and at least once for each subfolder. A folder that has fewer files is not read, so that the processes that
+    work on the batches read it.
     """
     is_small = dataset is not None and dataset.files <= most * dataset.leaves
     for folder in folders(root, dataset):
@@ -124,7 +127,7 @@ def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch
                 if len(names) == most:
                     yield NameBatch(folder.path, names)
                     names = []
-        if names:
+        if names or folder.path:
             yield NameBatch(folder.path, names)
 
 
@@ -150,6 +153,13 @@ def make(root: int, path: str) -> None:
     them for a moment, and it is then created again. If the dataset's folder is shared with a group, the group may write
     to the subfolder, too.
     """
+    try:
+        _make_patiently(root, path)
+    except OSError as fault:
+        raise unusable(root, path, fault) from fault
+
+
+def _make_patiently(root: int, path: str) -> None:
     for pause_s in _PAUSES_S:
         try:
             _make(root, path)
@@ -171,3 +181,23 @@ def _make(root: int, path: str) -> None:
             except FileExistsError:
                 continue
             safe_folders.let_group_write(safe_folders.held(above) / name)
+
+
+def unusable(root: int, path: str, fault: OSError) -> DlioError:
+    """Return the error for a subfolder of a dataset that cannot be created or opened. If a link or a file is in its
+    place, or in the place of a folder above it, the message names that. path: path of the subfolder relative to the
+    dataset's folder.
+    """
+    folder = os.readlink(safe_folders.held(root))
+    parts = path.split("/")
+    for depth in range(len(parts)):
+        part = "/".join(parts[: depth + 1])
+        try:
+            is_folder = stat.S_ISDIR(os.stat(part, dir_fd=root, follow_symlinks=False).st_mode)
+        except OSError:
+            break
+        if not is_folder:
+            return ConfigError(
+                f"{os.path.join(folder, part)} is a link or not a folder; nothing was written; remove it"
+            )
+    return InfrastructureError(f"cannot use {os.path.join(folder, path)}: {filesystem.reason(fault, root)}")

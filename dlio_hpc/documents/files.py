@@ -122,7 +122,7 @@ class VerifiedDataset(Struct, frozen=True):
     faults: tuple[FileFault, ...]
     """Faults; empty: the dataset is intact."""
     earlier_files: int = 0
-    """Number of these files that an interrupted verification checked, at most a day before."""
+    """Number of these files that only an interrupted verification checked, at most a day before: they are unchanged."""
     began: str | None = None
     """Time (UTC) at which that verification began; `null`: all files were checked now."""
 

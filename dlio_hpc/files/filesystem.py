@@ -29,6 +29,9 @@ _KINDS = {
 _UNLIMITED = {-1, 2**32 - 1, 2**64 - 1}
 # Kinds of file systems that belong to one computer.
 LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "ramfs", "zfs", "overlay"})
+# Kinds of file systems that are known to allocate whole blocks of f_frsize bytes for each file. Others may store small
+# files in another way, or report another size, such as the largest request of NFS.
+_WITH_BLOCKS = {"ext4", "xfs", "tmpfs", "overlay"}
 # Options of an overlay that name layers.
 _LAYERS = ("lowerdir", "lowerdir+", "datadir+", "upperdir")
 # Magic number of all file systems in user space, and of virtiofs.
@@ -139,6 +142,18 @@ def reason(fault: OSError, folder: int | str) -> str:
     if free.f_files and not free.f_favail:
         return f"{text}: the file system has no inodes left (df -i); remove files, or choose another --data"
     return text
+
+
+def named(fault: OSError, folder: str) -> str:
+    """Return the path that an error concerns, and its reason; see reason(). folder: path of a folder on the file
+    system, to which the path of the error may be relative.
+    """
+    return of_system(OSError(fault.errno, reason(fault, folder), fault.filename), folder)
+
+
+def block_size(path: Path) -> int:
+    """Return the bytes of which each file takes a multiple on the file system of an existing path; 1 if unknown."""
+    return os.statvfs(path).f_frsize if _KINDS.get(magic(path)) in _WITH_BLOCKS else 1
 
 
 def free_inodes(path: Path) -> int | None:

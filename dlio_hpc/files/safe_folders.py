@@ -132,10 +132,25 @@ def content(path: Path, longest: int) -> bytes:
     """Return the content of a file in a folder that other users may write to. If the file is a pipe, do not block.
     Raise ConfigError if it is not a regular file, or if it has more than `longest` bytes.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return _content(path, longest, 0)
+
+
+def own_content(path: Path, longest: int) -> bytes:
+    """Return the content of a file that only this user can have written. Raise ConfigError also if another user owns
+    the file or may write to it. A link is not followed.
+    """
+    return _content(path, longest, os.O_NOFOLLOW)
+
+
+def _content(path: Path, longest: int, flags: int) -> bytes:
+    """Return the content of a file. flags: O_NOFOLLOW if only this user may have written it; otherwise 0."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{path} is not a regular file")
+        if flags & os.O_NOFOLLOW and (status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
+            raise ConfigError(f"{path} is of another user, or other users may write to it")
         with open(descriptor, "rb", closefd=False) as file:
             data: bytes = file.read(longest + 1)
     finally:

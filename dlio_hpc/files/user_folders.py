@@ -4,6 +4,9 @@ import os
 import re
 from pathlib import Path
 
+from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.files import safe_folders
+
 
 def of_user(variable: str, below_home: str) -> Path | None:
     """Return the folder "dlio-hpc" in the folder that the environment variable names. If the variable is not set,
@@ -16,16 +19,18 @@ def of_user(variable: str, below_home: str) -> Path | None:
 
 def private_cache() -> Path | None:
     """Return the user's cache folder, which is created if it does not exist. Return None if the user has no folder that
-    only they can write to.
+    only they can write to, or if a link of another user leads to the folder.
     """
     folder = of_user("XDG_CACHE_HOME", ".cache")
     if folder is None:
         return None
     try:
         folder.mkdir(0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError:
+        descriptor = safe_folders.walked(folder)
+    except (OSError, ConfigError):
         return None
+    status = os.fstat(descriptor)
+    safe_folders.close(descriptor)
     return folder if status.st_uid == os.getuid() and not status.st_mode & 0o022 else None
 
 

@@ -12,7 +12,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.site import Rates, Site
-from dlio_hpc.dataset import checkpoint_files, dataset_folder
+from dlio_hpc.dataset import checkpoint_files, dataset_space
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan.plan import Plan, Run
 
@@ -131,10 +131,10 @@ def _needs(run: Run) -> tuple[int, int]:
     cannot be read, assume that the whole dataset must be generated.
     """
     try:
-        size, files = dataset_folder.needs(run.stored)
+        needs = dataset_space.needs(run.stored)
     except DlioError:
-        size, files = run.bytes, run.workload.dataset.files
-    return int(size), files
+        return run.bytes, run.workload.dataset.files
+    return int(needs.size), needs.files
 
 
 def _auxiliary_bytes(run: Run, ranks: int, access: str) -> int:

@@ -1,9 +1,11 @@
 """The own library of every format reads what is written, and samples arrive whole in every mode."""
 
 import contextlib
+import errno
 import io
 import math
 import os
+import stat
 import struct
 import tempfile
 import zipfile
@@ -704,10 +706,28 @@ def test_a_cut_file_is_told_with_offset_and_what_was_expected(tmp_path: Path) ->
         _read(_reader(tmp_path, _dataset("npz"), "posix"), _dataset("npz"), [1])
 
 
-def test_a_file_that_cannot_be_read_is_told_with_its_offset(tmp_path: Path) -> None:
-    (tmp_path / "0").mkdir()
-    with pytest.raises(InfrastructureError, match=f"cannot read {tmp_path}/0 at byte {npz.DATA_OFFSET}: Is a dir"):
+def test_a_file_that_cannot_be_read_is_told_with_its_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    _write(tmp_path, _dataset("npz"))
+    monkeypatch.setattr(os, "preadv", broken)
+    with pytest.raises(InfrastructureError, match=f"cannot read {tmp_path}/0 at byte {npz.DATA_OFFSET}: Input/output"):
         _read(_reader(tmp_path, _dataset("npz"), "posix"), _dataset("npz"), [0])
+
+
+@pytest.mark.parametrize("kind", ["folder", "socket", "link to a folder"])
+@pytest.mark.parametrize("direct", [False, True])
+def test_what_is_in_the_place_of_a_sample_file_is_damaged_data(tmp_path: Path, kind: str, direct: bool) -> None:
+    path = tmp_path / "0"
+    if kind == "socket":
+        os.mknod(path, 0o600 | stat.S_IFSOCK)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(tmp_path)
+    with pytest.raises(InvalidRun, match=f"{path} is not a regular file"):
+        _read(_reader(tmp_path, _dataset("npz"), "posix", None, direct=direct), _dataset("npz"), [0])
 
 
 def test_flipped_bits_are_found_where_checksums_are_verified(tmp_path: Path) -> None:

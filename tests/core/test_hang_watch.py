@@ -1,8 +1,11 @@
 """Storage that does not answer: the report names the rank, call and file, and keeps the epochs that ended."""
 
+import fcntl
 import io
 import os
 import re
+import shutil
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -83,6 +86,18 @@ def test_a_thread_that_waits_in_open_is_named_with_its_file(fifo: Path) -> None:
     assert (call.name, call.text) == ("openat", f"openat of {fifo}")
     marks = {one.mark for one in blocked_calls.waiting() if one.call.path == str(fifo)}
     assert len(marks | {one.mark for one in blocked_calls.waiting() if one.call.path == str(fifo)}) == 1
+
+
+def test_a_thread_that_opens_a_pipe_is_released(fifo: Path) -> None:
+    thread = threading.Thread(target=lambda: os.close(os.open(fifo, os.O_RDONLY)), daemon=True)
+    thread.start()
+    (call,) = _until_waiting(fifo)
+    blocked_calls.unblock(Call("read", str(fifo), None))
+    blocked_calls.unblock(Call("openat", str(fifo.with_name("other")), None))
+    assert thread.is_alive()
+    blocked_calls.unblock(call)
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_a_thread_that_waits_in_read_is_named_with_its_file(fifo: Path) -> None:
@@ -219,23 +234,23 @@ def test_a_file_system_that_does_not_answer_is_not_waited_for(fifo: Path) -> Non
 @pytest.mark.job
 @pytest.mark.parametrize("when", ["before", "during"])
 def test_a_job_whose_storage_hangs_keeps_the_epochs_that_ended(run: Run, small: Path, when: str) -> None:
-    """A pipe without a writer takes the place of a file of the dataset: open() waits for ever."""
+    """A lease holds a file of the dataset: open() waits."""
     keys = ("dataset.format=raw", "compute.time=100 ms", "train.epochs=12", "reader.read_threads=1")
     settings = [word for key in keys for word in ("-S", key)]
     options = (small, "--ppn", 2, "-t", "12s", "-d", small.parent / "data", "--json", *settings)
     made = run("dlio-submit", *options, "--generate", "only", "--wait")
     assert made.code == 0, made.err
     file = sorted((small.parent / "data").glob("*/*.raw"))[3]
-    if when == "before":
-        _replace_by_pipe(file)
+    held = [_held(file)] if when == "before" else []
     folder = Path(run("dlio-submit", *options, "--generate", "never").job["directory"])
     if when == "during":
         deadline = time.monotonic() + 30
         while not re.search(r"/\d+ steps, epoch [3-9]", (folder / "job.out").read_text()):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        _replace_by_pipe(file)
+        held.append(_held(file))
     assert run("dlio-hpc", "wait", folder).code == 7
+    os.close(held[0])
     report = run("dlio-hpc", "report", folder, "--json")
     assert (report.code, report.job["state"]) == (7, "timeout")
     assert (folder / "exit_status").read_text() == "124\n"
@@ -261,10 +276,32 @@ def test_a_job_whose_storage_hangs_keeps_the_epochs_that_ended(run: Run, small: 
     assert (folder / "runs" / "00-measure" / "timeline.h5").exists()
 
 
-def _replace_by_pipe(file: Path) -> None:
-    pipe = file.with_suffix(".pipe")
-    os.mkfifo(pipe)
-    pipe.replace(file)
+def _held(file: Path) -> int:
+    """Replace a file by its copy, and take a lease on the copy (fcntl(2)). Whoever opens it waits until the descriptor
+    that is returned is closed, or for 45 seconds, as with a storage server that does not respond.
+    """
+    copy = file.with_suffix(".copy")
+    shutil.copy(file, copy)
+    descriptor = os.open(copy, os.O_RDWR)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    copy.replace(file)
+    return descriptor
+
+
+@pytest.mark.job
+@pytest.mark.parametrize("keys", [(), ("-S", "reader.direct=true"), ("-S", "reader.mode=framework")])
+def test_a_pipe_in_the_place_of_a_sample_file_is_damaged_data(run: Run, small: Path, keys: tuple[str, ...]) -> None:
+    options = (small, "-d", small.parent / "data", "-S", "dataset.format=raw", *keys)
+    made = run("dlio-submit", *options, "--generate", "only", "--wait")
+    assert made.code == 0, made.err
+    file = sorted((small.parent / "data").glob("*/*.raw"))[3]
+    file.unlink()
+    os.mkfifo(file)
+    done = run("dlio-submit", *options, "--generate", "never", "--wait")
+    assert done.code == 3
+    assert file.name in done.err
+    assert ("is not a regular file" in done.err) == ("reader.mode=framework" not in keys), "NumPy finds no data"
 
 
 def test_progress_is_of_the_steps_of_all_epochs(tmp_path: Path) -> None:

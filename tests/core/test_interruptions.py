@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dlio_hpc.base.errors import InfrastructureError
-from dlio_hpc.dataset import dataset_folder, dataset_removal
+from dlio_hpc.dataset import dataset_folder, dataset_removal, dataset_space
 from dlio_hpc.files import rundir
 from tests.conftest import BIN, Run
 from tests.dataset.test_datasets import _generated, _plan
@@ -58,7 +58,7 @@ def test_a_kill_while_the_first_mark_is_written_blocks_nothing(tmp_path: Path, r
 
     def begin() -> None:
         with dataset_folder.owned(made.stored):
-            dataset_folder.begin(made.stored)
+            dataset_space.begin(made.stored, 1)
 
     folder = Path(made.dataset)
     _killed(begin, "fsync")
@@ -93,8 +93,8 @@ def test_a_full_disk_while_the_first_mark_is_written_blocks_nothing(tiny: Path) 
 def _begun(made: Any) -> None:
     """Call begin(), which finds room when it checks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dataset_folder, "check_space", lambda *_: "")
-        dataset_folder.begin(made.stored)
+        patch.setattr(dataset_space, "check_space", lambda *_: "")
+        dataset_space.begin(made.stored, 1)
 
 
 def _called(folder: Path, change: str, *arguments: object) -> subprocess.CompletedProcess[str]:

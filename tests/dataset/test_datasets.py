@@ -20,7 +20,7 @@ from dlio_hpc.config import site, workload
 from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.verify_dataset import verify
-from dlio_hpc.dataset import dataset_folder, dataset_removal
+from dlio_hpc.dataset import dataset_folder, dataset_removal, dataset_space
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import plan
 from tests.conftest import Run
@@ -70,7 +70,7 @@ def _generated(folder: Path, *overrides: str, complete: bool = True) -> Path:
     """Write a dataset as the core leaves it."""
     run = _plan(folder, *overrides)
     with dataset_folder.owned(run.stored):
-        dataset_folder.begin(run.stored)
+        dataset_space.begin(run.stored, 1)
         for side in dataset_folder.sides(run.workload.dataset):
             with open(dataset_folder.side_path(run.stored, side), "wb") as file:
                 auxiliary_files.write(file.fileno(), side)
@@ -453,7 +453,7 @@ def test_who_waited_for_a_dataset_that_was_removed_makes_it_anew(tmp_path: Path)
         with dataset_folder.owned(run.stored):
             inside.set()
             assert dataset_folder.is_owned(folder)
-            dataset_folder.begin(run.stored)
+            dataset_space.begin(run.stored, 1)
 
     thread = threading.Thread(target=generate)
     with rundir.locked_file(dataset_folder.lock_file(folder)):

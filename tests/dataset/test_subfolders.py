@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,18 @@ from dlio_hpc.core import write_back
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.verify_dataset import verify
-from dlio_hpc.dataset import dataset_folder, dataset_removal, dataset_tree, fingerprints, resizing, written_files
+from dlio_hpc.dataset import (
+    dataset_folder,
+    dataset_removal,
+    dataset_space,
+    dataset_tree,
+    fingerprints,
+    resizing,
+    written_files,
+)
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.written_files import Span
-from dlio_hpc.files import safe_folders
+from dlio_hpc.files import filesystem, safe_folders, user_folders
 from dlio_hpc.plan.plan import Run
 from tests.conftest import Run as Command
 from tests.dataset.test_datasets import _plan, interrupt_removal
@@ -233,7 +242,7 @@ def test_a_link_in_place_of_a_subfolder_is_not_followed(tmp_path: Path) -> None:
     assert len(list(aside.iterdir())) == 3
     dataset_folder.mark(run.stored, complete=False)
     (result,) = _generate(run)
-    assert isinstance(result, (InfrastructureError, NotADirectoryError)), "nothing is written through the link"
+    assert str(result) == f"{folder}/00001 is a link or not a folder; nothing was written; remove it"
     assert len(list(aside.iterdir())) == 3
 
 
@@ -246,8 +255,23 @@ def test_a_file_of_another_user_is_not_removed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"00001/00000004.raw \(of user 65534, the dataset is of user 0\)$"):
         dataset_removal.remove(folder)
     assert len(list(folder.glob("*/*.raw"))) == 6
-    folder.chmod(0o2775)  # shared with a group, whose members may have generated a part
+    folder.chmod(0o775)  # as with the umask 002; this is not sharing
+    with pytest.raises(ConfigError, match=r"00001/00000004.raw \(of user 65534, the dataset is of user 0\)$"):
+        dataset_removal.remove(folder)
+    for shared in (folder, folder.parent):  # shared with a group, whose members may have generated a part
+        shared.chmod(0o2775)
     assert dataset_removal.remove(folder)[0] == 7
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changing the owner of a folder takes root")
+@pytest.mark.parametrize("inner", ["00001", "00001/00000"])
+def test_a_subfolder_of_another_user_is_not_removed(tmp_path: Path, inner: str) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=[2, 2]")
+    _generate(run)
+    os.chown(Path(run.dataset, inner), 65534, -1)
+    with pytest.raises(ConfigError, match=rf"{inner} \(of user 65534, the dataset is of user 0\)$"):
+        dataset_removal.remove(Path(run.dataset))
+    assert len(list(Path(run.dataset).glob("*/*/*.raw"))) == 6
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounting takes root")
@@ -284,6 +308,24 @@ def test_nothing_is_removed_behind_a_bind_mount(tmp_path: Path) -> None:
         subprocess.run(["umount", str(inner)], check=True)
 
 
+def test_nothing_is_generated_behind_a_bind_mount(tmp_path: Path) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    dataset_folder.mark(run.stored, complete=False)
+    inner, other = Path(run.dataset) / "00001", tmp_path / "other"
+    other.mkdir()
+    (other / "00000004.raw").write_text("mine")
+    if subprocess.run(["mount", "--bind", str(other), str(inner)], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not permitted here")
+    try:
+        (result,) = _generate(run)
+        assert isinstance(result, ConfigError)
+        assert f"{inner} is a mount point in an unfinished dataset" in str(result)
+        assert [path.read_text() for path in other.iterdir()] == ["mine"]
+    finally:
+        subprocess.run(["umount", str(inner)], check=True)
+
+
 def test_a_lost_file_is_not_trusted_while_it_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The generation is killed while it writes a file that was recorded and then lost."""
     run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
@@ -305,6 +347,165 @@ def test_a_lost_file_is_not_trusted_while_it_is_written_again(tmp_path: Path, mo
     assert {path.name for path in folder.glob(".written-*")} == {".written-0-1", ".written-2-6"}
     _generate(run)
     assert lost.stat().st_size == size
+
+
+@pytest.mark.parametrize("place", ["folder", "record", "file"])
+def test_no_inodes_left_is_said_for_subfolders_and_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    run = _plan(tmp_path, "dataset.format=npz", "dataset.files=6", "dataset.subfolders=[2, 2]")
+    full = os.statvfs_result((4096, 4096, 100, 50, 50, 1000, 0, 0, 0, 255))
+    mkdir, created = os.mkdir, safe_folders.created
+    beginning = {"folder": "00001", "record": ".written-0-", "file": "00000000.npz"}[place]
+
+    def refused(made: Any, name: str, arguments: tuple[Any, ...], **keys: Any) -> Any:
+        if str(name).startswith(beginning):
+            raise OSError(28, "No space left on device", name)
+        return made(*arguments, **keys)
+
+    monkeypatch.setattr(os, "mkdir", lambda name, *rest, **keys: refused(mkdir, name, (name, *rest), **keys))
+    monkeypatch.setattr(safe_folders, "created", lambda folder, name: refused(created, name, (folder, name)))
+    monkeypatch.setattr(os, "fstatvfs", lambda _: full)
+    statvfs = os.statvfs
+    monkeypatch.setattr(os, "statvfs", lambda path: full if Path(path) == Path(run.dataset) else statvfs(path))
+    monkeypatch.setattr(dataset_space, "check_space", lambda *_: "")
+    (result,) = _generate(run)
+    assert isinstance(result, InfrastructureError)
+    assert re.search(rf"{run.dataset}/.*{beginning}.*: the file system has no inodes left \(df -i\)", str(result))
+
+
+def _put(kind: str, place: Path, target: Path) -> None:
+    """Create a file, a folder, a pipe, or a link to `target`."""
+    if kind == "link":
+        place.symlink_to(target)
+    else:
+        make: dict[str, Callable[[Path], None]] = {"file": Path.touch, "folder": Path.mkdir, "pipe": os.mkfifo}
+        make[kind](place)
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "pipe"])
+@pytest.mark.parametrize("name", ["00001", "00001/00000"])
+def test_what_is_in_the_place_of_a_subfolder_is_named(tmp_path: Path, kind: str, name: str) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=[2, 2]")
+    place = Path(run.dataset, name)
+    place.parent.mkdir(parents=True)
+    dataset_folder.mark(run.stored, complete=False)
+    _put(kind, place, tmp_path)
+    for records in ((), (".written-0-6",)):
+        for record in records:
+            Path(run.dataset, record).touch()
+        (result,) = _generate(run)
+        assert isinstance(result, ConfigError)
+        assert str(result) == f"{place} is a link or not a folder; nothing was written; remove it"
+
+
+@pytest.mark.parametrize("kind", ["raw", "npz", "hdf5", "tfrecord", "csv", "npy", "parquet"])
+def test_recorded_files_that_changed_are_written_again(tmp_path: Path, kind: str) -> None:
+    run = _plan(tmp_path, f"dataset.format={kind}", "dataset.files=12", "dataset.subfolders=3")
+    _generate(run)
+    folder = Path(run.dataset)
+    dataset_folder.mark(run.stored, complete=False)
+    (folder / ".written-0-12").touch()
+    for number, content in ((1, b""), (5, b"not yours"), (8, bytes(100_000))):
+        (folder / f"{number // 4:05}" / f"{number:08}.{kind}").write_bytes(content)
+    assert _generate(run)[0].files == 3
+    assert verify(folder, quick=False).faults == ()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_recorded_files_that_are_not_files_are_refused(tmp_path: Path, kind: str) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    dataset_folder.mark(run.stored, complete=False)
+    (Path(run.dataset) / ".written-0-6").touch()
+    file = Path(run.dataset) / "00001" / "00000004.raw"
+    file.rename(tmp_path / "aside")
+    _put(kind, file, tmp_path / "aside")
+    (result,) = _generate(run)
+    assert isinstance(result, ConfigError)
+    assert str(result) == f"{file} is a link or not a regular file; nothing was written; remove it"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changing the owner of a file takes root")
+@pytest.mark.parametrize("kind", ["raw", "npz"])
+@pytest.mark.parametrize("is_recorded", [True, False])
+def test_a_file_of_another_user_is_not_overwritten(tmp_path: Path, kind: str, is_recorded: bool) -> None:
+    run = _plan(tmp_path, f"dataset.format={kind}", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    dataset_folder.mark(run.stored, complete=False)
+    if is_recorded:
+        (Path(run.dataset) / ".written-0-6").touch()
+    file = Path(run.dataset) / "00001" / f"00000004.{kind}"
+    file.write_text("a thesis")
+    os.chown(file, 65534, -1)
+    (result,) = _generate(run)
+    assert isinstance(result, ConfigError)
+    assert f"{file} is of user 65534, but its folder is of user 0; the file was not written" in str(result)
+    assert file.read_text() == "a thesis"
+    for shared in (Path(run.data), Path(run.dataset), file.parent):
+        shared.chmod(0o2775)
+    assert _generate(run)[0].files == (1 if is_recorded else 6)
+
+
+def _stored(folder: Path, files: int, size: int, *folders: int) -> StoredDataset:
+    dataset = Dataset("raw", files, 1, Sample(bytes=size), subfolders=folders or None)  # type: ignore[arg-type]
+    return StoredDataset(str(folder / "raw-x"), dataset, fingerprints.of(dataset))
+
+
+def test_inodes_of_subfolders_and_records_are_needed(tmp_path: Path) -> None:
+    assert dataset_space.needs(_stored(tmp_path, 100, 10)).files == 100 + 4
+    assert dataset_space.needs(_stored(tmp_path, 100, 10, 100)).files == 2 * 100 + 4
+    assert dataset_space.needs(_stored(tmp_path, 100, 10, 5, 10), ranks=3).files == 100 + 5 + 50 + 4 + 6
+
+
+def test_each_file_takes_whole_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = _stored(tmp_path, 8500, 100)
+    assert dataset_space.needs(stored).size == pytest.approx(850_000 * 1.02)
+    assert dataset_space.needs(stored, 4096).size == pytest.approx(8500 * 4096 * 1.02)
+    assert dataset_space.needs(_stored(tmp_path, 10, 8192), 4096).size == pytest.approx(10 * 8192 * 1.02)
+    monkeypatch.setattr(filesystem, "free", lambda _: 12 << 20)
+    monkeypatch.setattr(filesystem, "block_size", lambda _: 4096)
+    with pytest.raises(ConfigError, match=r"needs 33.87 MiB \(each file takes whole blocks of 4 KiB\), but"):
+        dataset_space.check_space([stored], tmp_path)
+    monkeypatch.setattr(filesystem, "block_size", lambda _: 1)
+    assert dataset_space.check_space([stored], tmp_path).startswith("846.7 KiB needed, 12 MiB free")
+
+
+@pytest.mark.parametrize(("kind", "block"), [(0xEF53, 4096), (0x01021994, 4096), (0x6969, 1), (filesystem.LUSTRE, 1)])
+def test_blocks_count_where_they_are_known(monkeypatch: pytest.MonkeyPatch, kind: int, block: int) -> None:
+    monkeypatch.setattr(filesystem, "magic", lambda _: kind)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((1 << 20, 4096, 1, 1, 1, 1, 1, 1, 0, 255)))
+    assert filesystem.block_size(Path("/")) == block
+
+
+@pytest.mark.parametrize("folders", [(), (5,), (2, 3)])
+def test_an_unfinished_dataset_needs_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: tuple[int, ...]
+) -> None:
+    run = _plan(
+        tmp_path, "dataset.format=raw", "dataset.files=30", "dataset.samples_per_file=1",
+        f"dataset.subfolders={list(folders) or 'null'}",
+    )  # fmt: skip
+    whole = dataset_space.needs(run.stored)
+    _generate(run)
+    assert dataset_space.needs(run.stored) == (0, 0, True)
+    dataset_folder.mark(run.stored, complete=False)
+    for number in range(20, 30):
+        Path(dataset_folder.file_path(run.stored, number)).unlink()
+    rest = dataset_space.needs(run.stored)
+    assert rest.files == 10 + 1, "and a temporary file"
+    assert whole.size * 9 / 30 <= rest.size <= whole.size * 10 / 30
+    monkeypatch.setattr(filesystem, "free_inodes", lambda _: 11)
+    assert "11 inodes needed, 11 free" in dataset_space.check_space([run.stored], tmp_path)
+    monkeypatch.setattr(filesystem, "free_inodes", lambda _: 10)
+    with pytest.raises(ConfigError, match=r"needs 11 inodes for files and folders, but .* has 10 left"):
+        dataset_space.check_space([run.stored], tmp_path)
+
+    def refused(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(dataset_tree, "folders", refused)
+    assert "unknown how much the unfinished datasets lack" in dataset_space.check_space([run.stored], tmp_path)
 
 
 def test_no_inodes_left_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,14 +586,33 @@ def test_a_file_that_is_added_during_a_removal_stays(tmp_path: Path, monkeypatch
     folder = Path(run.dataset)
     remove_subfolders = dataset_removal._remove_subfolders
 
-    def added(*arguments: Any) -> None:
+    def added(*arguments: Any) -> list[str]:
         (folder / "notes.txt").write_text("a thesis")
-        remove_subfolders(*arguments)
+        return remove_subfolders(*arguments)
 
     monkeypatch.setattr(dataset_removal, "_remove_subfolders", added)
     with pytest.raises(ConfigError, match=r"added while the dataset was removed: notes\.txt"):
         dataset_removal.remove(folder)
     assert (folder / "notes.txt").read_text() == "a thesis"
+    assert not dataset_folder.is_complete(run.stored)
+
+
+@pytest.mark.parametrize("name", ["00001/00001/notes.txt", "00001/notes.txt", "00000/00000/00000000.raw"])
+def test_a_file_that_is_added_to_a_subfolder_during_a_removal_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=[2, 2]")
+    _generate(run)
+    file, remove_subfolders = Path(run.dataset, name), dataset_removal._remove_subfolders
+
+    def added(*arguments: Any) -> list[str]:
+        file.write_text("a thesis")
+        return remove_subfolders(*arguments)
+
+    monkeypatch.setattr(dataset_removal, "_remove_subfolders", added)
+    with pytest.raises(ConfigError, match=rf"added while the dataset was removed: {name}\. Move them away"):
+        dataset_removal.remove(Path(run.dataset))
+    assert file.read_text() == "a thesis"
     assert not dataset_folder.is_complete(run.stored)
 
 
@@ -461,7 +681,8 @@ def test_a_subfolder_that_is_stale_for_a_moment_is_made_again(
     with safe_folders.opened(tmp_path) as folder:
         monkeypatch.setattr(safe_folders, "entered", stale)
         if code == errno.EACCES or failures > 1:
-            with pytest.raises(OSError, match=re.escape(os.strerror(code))):
+            message = f"cannot use {tmp_path}/00001/00002: {os.strerror(code)}"
+            with pytest.raises(InfrastructureError, match=re.escape(message)):
                 dataset_tree.make(folder, "00001/00002")
         else:
             dataset_tree.make(folder, "00001/00002")
@@ -477,6 +698,8 @@ def half_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "dataset.subfolders=3", "dataset.auxiliary_files=[{name: side, bytes: 10}]",
     )  # fmt: skip
     _generate(run)
+    time.sleep(0.02)  # files that changed in the clock tick of the end of the generation are checked again
+    dataset_folder.mark(run.stored, complete=True)
     assert _verified(Path(run.dataset), "verification_record._INTERVAL_S = 0", kill_at=13).returncode == -signal.SIGKILL
     return Path(run.dataset)
 
@@ -514,7 +737,7 @@ def test_a_killed_verification_is_continued(half_verified: Path) -> None:
     assert list(map(int, numbers.split())) == list(range(13, 30))
     assert result.startswith("31 250 14 True DatasetFault(file='00002/00000020.raw', fault='byte 0 differs")
     assert "an interrupted verification that began at 20" in done.stderr
-    assert "checked 14 files; only the others are checked now; --from-start checks all files" in done.stderr
+    assert "checked 14 files; the others are checked now; --from-start checks all files" in done.stderr
     again = _verified(half_verified).stdout.splitlines()[0]
     assert len(again.split()) == 31, "the verification is complete, so that the next one checks all files"
 
@@ -528,6 +751,8 @@ def test_a_killed_verification_is_continued(half_verified: Path) -> None:
         ("os.utime(Path(sys.argv[1]) / 'dlio-dataset.json', (1, 1))", "the dataset was generated again"),
         ("os.truncate(next(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc').glob('verified-*')), 20)", "it is damaged"),
         ("os.chmod(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc'), 0o777)", "others can write a record"),
+        ("os.chmod(next(Path(os.environ['XDG_CACHE_HOME'], 'dlio-hpc').glob('*')), 0o666)", "others can write to it"),
+        ("os.geteuid = lambda: 12345", "the record is of another user"),
     ],
 )
 def test_a_verification_is_not_continued_if(half_verified: Path, change: str, why: str) -> None:
@@ -536,6 +761,44 @@ def test_a_verification_is_not_continued_if(half_verified: Path, change: str, wh
     assert len(numbers.split()) == 31, why
     assert result.startswith("31 250 0 False")
     assert ("DatasetFault" in result) == (change != "#quick")
+
+
+def test_files_that_changed_after_an_interrupted_verification_are_checked_again(half_verified: Path) -> None:
+    files = [next(half_verified.glob(f"*/{number:08}.raw")) for number in range(8)]
+    files[1].unlink()
+    files[2].write_bytes(b"")
+    _damage(half_verified, 3)
+    os.utime(files[3], (1, 1))
+    files[4].unlink()
+    files[4].symlink_to("/dev/zero")
+    files[5].write_bytes(files[5].read_bytes())
+    (half_verified / "side-side").unlink()
+    done = _verified(half_verified)
+    numbers, result = done.stdout.splitlines()
+    assert list(map(int, numbers.split())) == [-1, 1, 2, 3, 4, 5, *range(13, 30)]
+    assert "checked 14 files; 6 of them changed since the dataset was generated, and are checked again" in done.stderr
+    assert result.startswith("31 216 8 True")
+    for fault in (
+        "side-side', fault='is missing", "01.raw', fault='is missing", "02.raw', fault='has 0 bytes",
+        "03.raw', fault='byte 0 differs", "04.raw', fault='is not a regular file",
+    ):  # fmt: skip
+        assert fault in result
+    assert result.count("DatasetFault") == 6, "and the link does not belong to the dataset"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changing the owner of a link takes root")
+def test_a_link_of_another_user_does_not_lead_to_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "elsewhere").mkdir(0o700)
+    (tmp_path / "dlio-hpc").symlink_to("elsewhere")
+    assert user_folders.private_cache() == tmp_path / "dlio-hpc"
+    os.lchown(tmp_path / "dlio-hpc", 65534, -1)
+    assert user_folders.private_cache() is None
+
+
+def test_an_interrupted_verification_outlives_a_check_of_names(half_verified: Path) -> None:
+    assert len(_verified(half_verified, "#quick").stdout.splitlines()[0].split()) == 31
+    assert list(map(int, _verified(half_verified).stdout.splitlines()[0].split())) == list(range(13, 30))
 
 
 def test_a_record_before_a_fault_is_not_extended(half_verified: Path) -> None:

@@ -42,7 +42,8 @@ class Format(NamedTuple):
     the first bytes of the sample that starts at a given position of the content stream. The bytes have the form in
     which read() delivers them. fill: writes all bytes of the sample that starts at a given position to a row.
     contents: yields what write() writes to consecutive files, given the number of the first file and the number after
-    the last one; all of it is in memory. None: only write() can do this.
+    the last one; all of it is in memory. None: only write() can do this. sizes: returns a function from the number of a
+    file to its size in bytes. None: only fault() can tell whether a file has its size.
     """
 
     write: Callable[[int, Dataset, int], None]
@@ -51,6 +52,7 @@ class Format(NamedTuple):
     head: Callable[[int, Compressibility], bytes] = content.head
     fill: Callable[[Rows, int, Compressibility], None] = content.fill
     contents: Callable[[Dataset, int, int], Iterator[memoryview]] | None = None
+    sizes: Callable[[Dataset], Callable[[int], int]] | None = None
 
 
 def as_bytes(values: object) -> Rows:

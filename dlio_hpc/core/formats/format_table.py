@@ -18,7 +18,7 @@ FORMATS: dict[str, Format] = {
     "hdf5": Format(hdf5_format.write, hdf5_format.reader, hdf5_format.fault),
     "npz": Format(npz.write, npz.reader, npz.fault),
     "npy": Format(npy.write, npy.reader, npy.fault),
-    "raw": Format(raw.write, raw.reader, raw.fault, contents=raw.contents),
+    "raw": Format(raw.write, raw.reader, raw.fault, contents=raw.contents, sizes=raw.sizes),
     "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
     "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),
     "null": Format(null.write, null.reader, null.fault),

@@ -10,7 +10,7 @@ file.
 
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,6 +52,10 @@ def contents(dataset: Dataset, first: int, end: int) -> Iterator[memoryview]:
 def _pieces(places: SampleLayout, dataset: Dataset, number: int) -> Iterator[memoryview]:
     """Yield all bytes of file `number` in pieces. A piece is valid only until the next piece is requested."""
     return content.pieces(places.position(number), places.file_size(number), compressibility(dataset))
+
+
+def sizes(dataset: Dataset) -> Callable[[int], int]:
+    return SampleLayout(dataset).file_size
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
