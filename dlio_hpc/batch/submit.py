@@ -44,12 +44,12 @@ def check(plans: Sequence[Plan], is_after: bool = False) -> None:
     fails. On the local site, data folders and their free space are checked, too. With a batch system, data folders
     may exist only on its nodes. is_after: whether the jobs wait for others, which may generate the datasets.
     """
-    check_commands(plans)
-    if not is_after:
-        check_datasets(plans)
     is_here = not SCHEDULERS[plans[0].site.scheduler].is_queue
     if is_here:
         _check_ranks(plans[0].site)
+    check_commands(plans)
+    if not is_after:
+        check_datasets(plans)
     for fault in unwritable_folders(plans, with_data=is_here):
         raise InfrastructureError(f"{fault}; choose another folder")
     if is_here:

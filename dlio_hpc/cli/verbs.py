@@ -249,14 +249,18 @@ def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Par
 
 
 def distinct(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values KEY=VALUE of an option unchanged. Raise a usage error if a key has several values."""
-    given: dict[str, str] = {}
+    """Return the values KEY=VALUE of an option unchanged. Print a note if a key has several values: the last one
+    counts, so that a script or an alias can give values that its caller replaces.
+    """
+    del ctx
+    last: dict[str, str] = {}
     for key, _, text in (setting.partition("=") for setting in value):
-        first = given.setdefault(key.strip(), text.strip())
-        if first != text.strip():
-            raise click.BadParameter(
-                f"{key.strip()} is given twice, as {first} and as {text.strip()}; give it once", ctx, param
-            )
+        earlier = last.get(key.strip(), text.strip())
+        if earlier != text.strip():
+            from dlio_hpc.cli import console  # takes time, and is needed by few commands
+
+            console.say(f"note: {min(param.opts, key=len)} {key.strip()}={earlier} has no effect: a later one sets {text.strip()}")
+        last[key.strip()] = text.strip()
     return value
 
 

@@ -106,7 +106,8 @@ def check_space(all_stored: Sequence[StoredDataset], folder: Path, ranks: int = 
     free, left = filesystem.free(folder), filesystem.free_inodes(folder)
     summary = f"{units.format_size(wanted.size)} needed, {units.format_size(free)} free"
     if free < wanted.size:
-        per_file = f" (each file takes whole blocks of {units.format_size(block)})" if block > 1 else ""
+        is_rounded = wanted.size > 1.1 * needs_of_all(all_stored, ranks=ranks).size
+        per_file = f" (each file takes whole blocks of {units.format_size(block)})" if is_rounded else ""
         raise ConfigError(
             f"the dataset needs {units.format_size(wanted.size)}{per_file}, but {folder} has "
             f"{units.format_size(free)} free; choose another --data or a smaller --dataset-size"

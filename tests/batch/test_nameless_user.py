@@ -117,4 +117,4 @@ def test_a_job_runs_and_its_user_accepts_it_as_a_baseline(run: Run, small: Path,
 def test_a_prefix_in_a_home_is_refused(run: Run) -> None:
     done = run("dlio-hpc", "install-site", "~/software")
     assert done.code == 2
-    assert "give the whole path" in done.err
+    assert "the home folder ~ is not known" in done.err
