@@ -259,9 +259,8 @@ def distinct(ctx: click.Context, param: click.Parameter, value: tuple[str, ...])
         if earlier != text.strip():
             from dlio_hpc.cli import console  # takes time, and is needed by few commands
 
-            console.say(
-                f"note: {min(param.opts, key=len)} {key.strip()}={earlier} has no effect: a later one sets {text.strip()}"
-            )
+            option = min(param.opts, key=len)
+            console.say(f"note: {option} {key.strip()}={earlier} has no effect: a later one sets {text.strip()}")
         last[key.strip()] = text.strip()
     return value
 
