@@ -69,10 +69,10 @@ def compare(
         seconds = units.seconds_between(started, units.utc_now(fraction=True))
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
     if len(names) == 2 and against is None:
-        first, second = map(shlex.quote, names)
+        earlier, later = map(shlex.quote, names)
         console.say(
-            "note: each job is compared with its own baseline. To compare the two: "
-            f"dlio-hpc compare {first} --baseline {second}"
+            "note: each job is compared with its own baseline. To compare the second with the first: "
+            f"dlio-hpc compare {later} --baseline {earlier}"
         )
     for line in missing:
         console.say(f"dlio-hpc: {line}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,6 +102,11 @@ def verify(
             for fault in entry.faults:
                 place = entry.name if fault.file == entry.name else f"{entry.name}/{fault.file}"
                 console.show(f"{place}: {fault.fault}")
+            if entry.faults and entry.files:
+                console.show(
+                    f"{entry.name}: to generate it again, remove it (dlio-hpc datasets remove "
+                    f"{shlex.quote(entry.path)}), and submit the workload"
+                )
             if not entry.faults:
                 checked_part = "; only names and sizes checked" if quick else ""
                 if entry.began is not None:

@@ -208,9 +208,11 @@ def write_junit(path: Path, suite: str, cases: "Sequence[Case]", quiet: bool = F
 def written(path: Path, is_marked: bool = False) -> Iterator[None]:
     """Create the folder that contains `path`, then run the `with` block, which writes to `path`. If this fails, raise
     InfrastructureError with the name of `path`, or ConfigError if no file can have this path. is_marked: whether the
-    new content names dlio-hpc. If it does, and the replaced file did not name dlio-hpc, print a note on stderr.
+    new content names dlio-hpc. If it does, raise ConfigError if a file at `path` does not name dlio-hpc: it may be a
+    file of a dataset, or a page of the user.
     """
-    is_foreign = is_marked and _is_foreign(path)
+    if is_marked and _is_foreign(path):
+        raise ConfigError(f"{path} was not written by dlio-hpc, so it is not replaced; move it, or give another name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield
@@ -220,8 +222,6 @@ def written(path: Path, is_marked: bool = False) -> Iterator[None]:
         raise ConfigError(f"cannot write {path}: {fault.strerror}; {advice}") from fault
     except OSError as fault:
         raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault
-    if is_foreign:
-        console.say(f"note: replaced {path}, which was not written by dlio-hpc")
 
 
 # The name of dlio-hpc in the files that it writes, and bytes at each end of a file that are searched.

@@ -94,8 +94,10 @@ def find(folder: Path, name: str) -> Path:
         _refuse_missing(folder, Path(name))
         return Path(name)
     path_kinds.refuse_other(Path(name), f"{_EXPECTED[folder]}: give a YAML file or a name")
-    if "/" in name:
+    if "/" in name or Path(name).is_file():
         return Path(name)
+    if Path(name).is_dir():
+        raise ConfigError(f"no {_KINDS[folder]} {name!r}: {name} is a folder; give a YAML file")
     known = f"give a YAML file or one of: {', '.join(names(folder))}"
     raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
 
@@ -148,6 +150,8 @@ def _hint(folder: Path, name: str) -> str:
     """
     if name == "-":
         return "to read the file from a pipe, give /dev/stdin; "
+    if (nearby := next((name + suffix for suffix in _YAML if Path(name + suffix).is_file()), None)) is not None:
+        return f"did you mean './{nearby}'? "
     if hint := name_hint(name, names(folder)):
         return hint
     kinds = {kind: nearest_name(name, names(place)) for place, kind in _KINDS.items() if place != folder}

@@ -2,6 +2,7 @@
 plan, its cost and its results.
 """
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 
@@ -43,6 +44,7 @@ def of_plan(plan: Plan) -> Iterator[str]:
     yield from site_limits.notes(plan)
     yield from _memory(plan)
     yield from _without_effect(plan)
+    yield from _cut_sizes(plan)
     if secrets := secret_variables(plan):
         yield (
             f"{', '.join(secrets)} of the site profile may be secret: plan.json, job.sh and the archive contain the "
@@ -76,6 +78,21 @@ def _batches_bytes(workload: Workload) -> int:
     reader = workload.reader
     is_stored = workload.dataset.format != "null"
     return is_stored * reader.batch_size * (reader.batches_ahead + 1) * workload.row_bytes
+
+
+def _cut_sizes(plan: Plan) -> Iterator[str]:
+    """Yield a note if sample sizes are so spread that many are cut: a size is from 1 byte to twice the mean."""
+    for sample in dict.fromkeys(run.workload.dataset.sample for run in plan.runs):
+        if sample.stdev and sample.size < 2 * sample.stdev:
+            limit = (sample.size - 1) / sample.stdev
+            outside = math.erfc(limit / math.sqrt(2))
+            density = math.exp(-(limit**2) / 2) / math.sqrt(2 * math.pi)
+            variance = 1 - outside - 2 * limit * density + limit**2 * outside  # of a normal distribution that is cut
+            yield (
+                f"dataset.sample.stdev={units.format_size(sample.stdev)}: sizes are at least 1 B and at most twice the "
+                f"mean, so {100 * outside:.0f} % of the samples have one of these two sizes, and the standard deviation "
+                f"is {units.format_size(sample.stdev * math.sqrt(variance))}"
+            )
 
 
 def _without_effect(plan: Plan) -> Iterator[str]:

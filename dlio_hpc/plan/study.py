@@ -301,7 +301,10 @@ def _criteria(verdict: Judging | None) -> dict[str, Any]:
     """Return the content of the criteria file that the verdict of a suite names; empty if it names none."""
     if verdict is None or verdict.criteria is None:
         return {}
-    data = serialization.read_yaml(shipped.find(shipped.CRITERIA, verdict.criteria))
+    path = shipped.find(shipped.CRITERIA, verdict.criteria)
+    if not path.exists():
+        raise ConfigError(f"verdict.criteria of the suite: there is no file {path.absolute()}; correct its name")
+    data = serialization.read_yaml(path)
     return data if isinstance(data, dict) else {}
 
 

@@ -56,7 +56,8 @@ def folder(archive: Path | None, runs: Path) -> Path:
     if not path.is_dir():
         if archive is None:
             folder_kinds.refuse_other(runs, "jobs", "--runs")
-        raise ConfigError(f"{path} is not a folder of archives; give the folder with --archive")
+        state = "is not a folder" if path.exists() else "does not exist"
+        raise ConfigError(f"the folder of archives {path} {state}; give the folder with --archive")
     folder_kinds.refuse_other(path, "archives", "--archive")
     return path
 

@@ -857,7 +857,7 @@ RESULTS = (
     Mistake(
         "history of a folder without archives",
         "dlio-hpc history --archive nowhere",
-        ("nowhere is not a folder of archives", "--archive"),
+        ("the folder of archives nowhere does not exist", "--archive"),
     ),
     Mistake(
         "truncated archive",
@@ -1179,7 +1179,10 @@ TARGETS = (
     Mistake("page in place of criteria", "dlio-hpc accept done --criteria c.yaml --html c.yaml",
             ("--html c.yaml is also the input file",), _criteria("min_au: 1%")),
     Mistake("page over notes", "dlio-hpc history --html notes.html",
-            ("note: replaced notes.html, which was not written by dlio-hpc",), {"notes.html": "mine"}, 0),
+            ("notes.html was not written by dlio-hpc, so it is not replaced; move it, or give another name",),
+            {"notes.html": "mine"}),
+    Mistake("page over a file of a dataset", "dlio-hpc history --html train.npz",
+            ("train.npz was not written by dlio-hpc, so it is not replaced",), {"train.npz": "PK..."}),
     Mistake("dataset that is a file", "dlio-hpc datasets verify ./w.yaml",
             ("/w.yaml is a file; give the name or the folder of a dataset",), _w(W)),
     Mistake("removal of a file", "dlio-hpc datasets remove w.yaml -d .",
@@ -1295,7 +1298,21 @@ HABITS = (
     Mistake("no such baseline to compare with, and what lists them", "dlio-hpc compare done --baseline nosuch",
             ("--baseline: no job or study 'nosuch'", "dlio-hpc baseline list lists the baselines")),
     Mistake("two jobs to compare", "dlio-hpc compare done done",
-            ("To compare the two: dlio-hpc compare done --baseline done",), code=4),
+            ("To compare the second with the first: dlio-hpc compare done --baseline done",), code=4),
+    Mistake("suite with criteria that do not exist", "dlio-submit --suite s.yaml -s local -d data --dry-run",
+            ("verdict.criteria of the suite: there is no file /", "/contract.yml; correct its name"),
+            {"s.yaml": "name: s\nworkload: demo\nparts: {a: {sweep: {reader.read_threads: [1, 2]}}}\n"
+                       "verdict: {criteria: contract.yml}\n"}),
+    Mistake("file that is no YAML file", "dlio-submit job.fio -s local --dry-run",
+            ("job.fio", "fio"), {"job.fio": "[global]\nioengine=libaio\n[seqread]\nrw=read\n"}),
+    Mistake("folder in place of a workload", "dlio-submit mine -s local --dry-run",
+            ("no workload 'mine': mine is a folder; give a YAML file",), {"mine/w.yaml": W}),
+    Mistake("workload without its suffix", "dlio-submit mine -s local --dry-run",
+            ("no workload 'mine'; did you mean './mine.yaml'?",), {"mine.yaml": W}),
+    Mistake("site without its suffix", "dlio-submit demo -s mycluster --dry-run",
+            ("no site 'mycluster'; did you mean './mycluster.yaml'?",), {"mycluster.yaml": "name: mycluster\n"}),
+    Mistake("study without its suffix", "dlio-submit --study threads -s local --dry-run",
+            ("no study 'threads'; did you mean './threads.yaml'?",), {"threads.yaml": "name: threads\n"}),
     Mistake("folder to clean", "dlio-hpc clean -o nowhere", ("nowhere does not exist; give the folder of jobs",)),
 )  # fmt: skip
 # Commands that find nothing, and would do nothing.

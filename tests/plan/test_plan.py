@@ -3,6 +3,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,8 @@ from dlio_hpc.config.lustre_layout import Component, Directories, Layout
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.dataset import fingerprints, rank_shares
-from dlio_hpc.plan import plan, site_limits
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.plan import notes, plan, site_limits
 from dlio_hpc.plan.plan import Plan
 from tests.support import planning
 
@@ -199,3 +201,19 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, (time.process
     used = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
     assert int(used[0]) < 50_000, "KiB"
     assert float(used[1]) < 0.1, "seconds"
+
+
+@pytest.mark.parametrize(("stdev", "text"), [(75_000, ""), (100_000, "13 %"), (200_000, "45 %")])
+def test_sizes_that_are_cut_are_noted(tmp_path: Path, stdev: int, text: str) -> None:
+    """The standard deviation of the note is that of the samples."""
+    sample = Sample(bytes=units.Size(150_000), stdev=units.Size(stdev))
+    dataset = Dataset("raw", 20_000, 1, sample)
+    sizes = SampleLayout(dataset).of(np.arange(20_000, dtype=np.uint64)).size
+    request = planning.Request(tmp_path, data=tmp_path / "data")
+    made = planning.make(Workload("w", dataset), site.load("local"), request)
+    noted = [note for note in notes.of_plan(made) if "dataset.sample.stdev" in note]
+    assert len(noted) == bool(text)
+    for note in noted:
+        assert f"so {text} of the samples have one of these two sizes" in note
+        stated = note.rpartition("standard deviation is ")[2].removesuffix(" KiB")
+        assert sizes.std() / 1024 == pytest.approx(float(stated), rel=0.02)
