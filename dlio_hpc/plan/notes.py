@@ -90,7 +90,7 @@ def _cut_sizes(plan: Plan) -> Iterator[str]:
             variance = 1 - outside - 2 * limit * density + limit**2 * outside  # of a normal distribution that is cut
             yield (
                 f"dataset.sample.stdev={units.format_size(sample.stdev)}: sizes are at least 1 B and at most twice the "
-                f"mean, so {100 * outside:.0f} % of the samples have one of these two sizes, and the standard deviation "
+                f"mean, so {100 * outside:.0f} % of the samples have one of these sizes, and the standard deviation "
                 f"is {units.format_size(sample.stdev * math.sqrt(variance))}"
             )
 

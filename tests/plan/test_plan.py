@@ -214,6 +214,6 @@ def test_sizes_that_are_cut_are_noted(tmp_path: Path, stdev: int, text: str) -> 
     noted = [note for note in notes.of_plan(made) if "dataset.sample.stdev" in note]
     assert len(noted) == bool(text)
     for note in noted:
-        assert f"so {text} of the samples have one of these two sizes" in note
+        assert f"so {text} of the samples have one of these sizes" in note
         stated = note.rpartition("standard deviation is ")[2].removesuffix(" KiB")
         assert sizes.std() / 1024 == pytest.approx(float(stated), rel=0.02)
