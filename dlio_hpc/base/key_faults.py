@@ -218,7 +218,14 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
             )
         return f"found {plainly(value)}; {name_hint(value, choices, _SIMILAR_CHOICE)}use {wanted(kind, example)}"
     most = " and at most 2^53" if isinstance(value, int) and value > _LARGEST else ""
-    return f"found {shown(value)}; use {wanted(kind, example)}{most}{_as_number(value, kind)}{_glued(value, kind)}"
+    advice = _as_number(value, kind) + _as_text(value, kind) + _glued(value, kind)
+    return f"found {shown(value)}; use {wanted(kind, example)}{most}{advice}"
+
+
+def _as_text(value: object, kind: Any) -> str:
+    """Return advice if text is required, and YAML reads the value as a number or as true or false."""
+    is_text = str in _bases(kind) and isinstance(value, (int, float))
+    return f'; write "{shown(value)}" in quotation marks' if is_text else ""
 
 
 def _as_number(value: object, kind: Any) -> str:

@@ -189,9 +189,12 @@ def walltime(value: object) -> Walltime:
                 f"{match[2]}m or {match[2]}:{match[3]}:00"
             )
         days, hours, minutes, secs = (int(field or 0) for field in match.groups())
-        if max(minutes, secs) > 59 or (match[1] and hours > 23):
-            raise _unusable(value, expected)
         total = float(((days * 24 + hours) * 60 + minutes) * 60 + secs)
+        if max(minutes, secs) > 59 or (match[1] and hours > 23):
+            raise ValueError(
+                f"found {plainly(value)}; minutes and seconds are at most 59, and hours after days at most 23; write "
+                f"{format_walltime(int(total))}"
+            )
     else:
         number, unit = _split(value, _SECONDS, expected)
         total = number * (_SECONDS[unit] if unit else 60.0)

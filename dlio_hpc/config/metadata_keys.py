@@ -82,7 +82,11 @@ class MetadataKeys(Struct, frozen=True, forbid_unknown_fields=True):
                 "phases: unlink removes the files, so it must be the last phase that works on files",
             ),
             (self.files > _MOST_FILES, f"files: at most {_MOST_FILES:,}"),
-            (self.leaves > min(self.files, _MOST_LEAVES), "width ** depth: at most one subfolder for each file"),
+            (
+                self.leaves > min(self.files, _MOST_LEAVES),
+                f"width ** depth is {self.leaves:,}, but at most one subfolder for each file is possible, that is "
+                f"{min(self.files, _MOST_LEAVES):,}; lower width or depth",
+            ),
         )
 
     @property

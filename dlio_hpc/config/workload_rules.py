@@ -51,6 +51,12 @@ def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
     )
 
 
+def _unknown_columns(dataset: Dataset, reader: Reader) -> str:
+    """Return the names in reader.columns that are no columns of the dataset, in parentheses; empty if there is none."""
+    unknown = [name for name in reader.columns or () if name not in dataset.column_names]
+    return f" ({', '.join(unknown[:8])}: unknown)" if unknown else ""
+
+
 def check(dataset: Dataset, reader: Reader) -> None:
     """Raise ValueError if the reader cannot read the dataset."""
     kind, framework = dataset.format, reader.mode == "framework"
@@ -110,7 +116,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             kind == "parquet" and (reader.columns == () or not set(reader.columns or ()) <= set(dataset.column_names)),
-            "reader.columns must name one or more columns of the dataset: "
+            f"reader.columns{_unknown_columns(dataset, reader)} must name one or more columns of the dataset: "
             f"{', '.join(dataset.column_names[:8])}{', ...' if len(dataset.column_names) > 8 else ''}"
             if kind == "parquet"
             else "",

@@ -62,11 +62,27 @@ def test_walltime(text: object, expected: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "abc", "1:2:3:4", "1:60:00", "0", "-5", "1:-1", ":", None, True, "1-24:00", "1-", "1-0:60", "1-1:2:3:4"],
+    ["", "abc", "1:2:3:4", "0", "-5", "1:-1", ":", None, True, "1-", "1-1:2:3:4"],
 )
 def test_what_is_no_walltime(text: object) -> None:
     with pytest.raises(ValueError, match=r"found .*; use "):
         units.walltime(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1:60:00", "2:00:00"),
+        ("01:75:00", "2:15:00"),
+        ("0:00:61", "0:01:01"),
+        ("1-24:00", "2-0:00:00"),
+        ("1-0:60", "1-1:00:00"),
+    ],
+)  # fmt: skip
+def test_a_walltime_with_too_many_minutes_gets_the_right_one(text: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=r"found .*; minutes and seconds are at most 59") as caught:
+        units.walltime(text)
+    assert units.walltime(str(caught.value).rpartition("write ")[2]) == units.walltime(meant)
 
 
 def test_hours_and_minutes_are_refused_as_a_walltime() -> None:

@@ -652,7 +652,7 @@ YAML = (
     Mistake(
         "variable with a number",
         OWN,
-        ("environment.OMP_NUM_THREADS: found 1; use text",),
+        ('environment.OMP_NUM_THREADS: found 1; use text; write "1" in quotation marks',),
         _site("environment: {OMP_NUM_THREADS: 1}\n"),
     ),
     Mistake(

@@ -403,7 +403,7 @@ def test_rates_of_a_phase_with_known_figures() -> None:
         ({"phases": ["create", "write"]}, "phases: write needs bytes"),
         ({"phases": []}, "phases"),
         ({"phases": ["create", "fsync"]}, "phases"),
-        ({"depth": 2, "width": 4}, "at most one subfolder for each file"),
+        ({"depth": 2, "width": 4}, "width .. depth is 16, but at most one subfolder for each file is possible"),
         ({"files": 0}, "files"),
         ({"bytes": 100}, "bytes: only the phase write writes them; add write"),
         ({"bytes": 1, "phases": ["create", "open_read_close", "write"]}, "write must come before"),

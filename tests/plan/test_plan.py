@@ -131,7 +131,7 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
     for old, new, message in (
         ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found mpirun, which is a command; kind is its MPI library"),
         ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: found 0; use a whole number of at least 1"),
-        ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: found '1:00:99'; use a time limit"),
+        ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: found '1:00:99'; minutes and seconds are at most 59"),
         ("environment: {}", "environment: {'a b': 1}", "environment"),
         ("environment: {}", "environment: {'a;b': '1'}", "'a;b' is not a valid name of an environment variable"),
         ("limits:", "limit:", "unknown key 'limit'; did you mean 'limits'?"),
