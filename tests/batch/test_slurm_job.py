@@ -241,7 +241,7 @@ def test_why_a_job_ended_is_not_guessed_while_slurm_does_not_answer(
     (tmp_path / "bin" / "squeue").chmod(0o755)
     blind = on_slurm("dlio-hpc", "status", directory, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
     assert blind.code == 6
-    assert "failed" not in blind.out
+    assert f"{directory.name}  failed" not in blind.out
     _until(lambda: f"{directory.name}  failed " in on_slurm("dlio-hpc", "status", directory).out)
     assert "(FAILED NonZeroExitCode)" in on_slurm("dlio-hpc", "status", directory).out
 
