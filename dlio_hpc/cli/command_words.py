@@ -18,6 +18,16 @@ def called(command: click.Command, arguments: Sequence[str]) -> tuple[click.Comm
     return command, len(arguments)
 
 
+def context(command: click.Command, name: str) -> click.Context:
+    """Return a context of a command for messages. name: the program and the command, as on the command line. Commands
+    of a group have the settings of the group, which click keeps with the first context of a command: the names of the
+    help option are among them.
+    """
+    from dlio_hpc.cli.verbs import SETTINGS  # takes time, and is needed by few commands
+
+    return click.Context(command, info_name=name, **{**SETTINGS, **command.context_settings})
+
+
 def find_option(command: click.Command, name: str) -> click.Option | None:
     """Return the option with this name of a command; None if the command has no such option."""
     options = (param for param in command.params if isinstance(param, click.Option))

@@ -29,7 +29,7 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
     """Raise a usage error for one of these mistakes. arguments: the command line without the name of the program."""
     own = arguments[: list(arguments).index("--")] if "--" in arguments else arguments
     command, depth = command_words.called(command, own)
-    context = click.Context(command, info_name=" ".join([program, *own[:depth]]), **command.context_settings)
+    context = command_words.context(command, " ".join([program, *own[:depth]]))
     if not command_words.starts_program(command):
         _refuse_dashes(command, own[depth:], context)
         _refuse_quotes(command, own[depth:], context)

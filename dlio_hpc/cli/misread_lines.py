@@ -28,7 +28,7 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
     own, others = arguments[:end], arguments[end:]
     _refuse_order(program, command, own, others)
     command, depth = command_words.called(command, own)
-    context = click.Context(command, info_name=" ".join([program, *own[:depth]]), **command.context_settings)
+    context = command_words.context(command, " ".join([program, *own[:depth]]))
     _refuse_file_of_flag(program, command, own, depth, context)
     for option, following in command_words.given_options(command, own[depth:]):
         known = command_words.find_option(command, option)
