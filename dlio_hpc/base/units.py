@@ -5,7 +5,7 @@
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -207,6 +207,12 @@ def counted(count: int, noun: str) -> str:
     """Return a number with its noun: 1 job, 2 jobs, 1,000 processes."""
     plural = "es" if noun.endswith(("ss", "tch")) else "s"
     return f"{count:,} {noun}{'' if count == 1 else plural}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, separated by commas, and the number of the others. most: number of names to return."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def interval(value: object) -> Walltime:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, of_system
+from dlio_hpc.base.units import listed
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.files import run_outputs, rundir
 from dlio_hpc.plan.plan import Plan
@@ -106,7 +107,7 @@ def check(debris: Debris) -> None:
     if foreign:
         raise ConfigError(
             f"nothing of {debris.path} was removed: it contains files that are not of job {debris.job}. Move these "
-            f"files away: {run_outputs.listing(foreign)}"
+            f"files away: {listed(foreign)}"
         )
 
 

@@ -239,9 +239,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 class Draft(NamedTuple):
     """A workload as plain data, whose keys can still be changed. data: values by key. source: file name, for error
     messages. notes: keys of the file without effect; if the workload was imported, its differences from the imported
-    workload. overrides: changes of
-    `data` by the option -S. origins: for each key that was changed otherwise, where the change was set, for error
-    messages.
+    workload. overrides: changes of `data` by the option -S. origins: for each key that was changed otherwise, where the
+    change was set, for error messages.
     """
 
     data: dict[str, Any]

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from dlio_hpc.base import worker_processes
 from dlio_hpc.base.counted_progress import CountedProgress
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.base.units import listed
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.dataset import dataset_folder, dataset_tree, written_files
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
@@ -101,11 +102,9 @@ def _checked(folder: Path, known: Fingerprint | None, descriptor: int) -> Look:
     except OSError as fault:
         raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault
     if foreign := {*look.foreign, *filesystem.mounts_in(folder)}:
-        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
-        listing = ", ".join(sorted(foreign)[:_SHOWN]) + more
         raise ConfigError(
             f"nothing was removed: {folder} contains files that are not part of the dataset. Move these files away: "
-            f"{listing}"
+            f"{listed(sorted(foreign))}"
         )
     return look
 

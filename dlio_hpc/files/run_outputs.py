@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.units import listed
 from dlio_hpc.files import filesystem, safe_folders
 
 # Paths that runs make in the folder, with a / at the end of folders. A metadata workload makes a folder for each epoch,
@@ -28,8 +29,6 @@ _PATHS = re.compile(
     r"|checkpoint(\d{3,})?/(__\d+_\d+\.distcp|\.metadata(\.tmp)?)?",
     re.ASCII,
 )
-# Maximum number of foreign entries that a message names.
-_SHOWN = 5
 
 
 class _Entry(NamedTuple):
@@ -91,7 +90,7 @@ def remove(folder: Path) -> None:
         if not safe_folders.is_mine(top):
             raise ConfigError(f"{folder} belongs to user {safe_folders.owner(top)}, so nothing in it is removed")
         if left := _emptied(top, "", set(filesystem.mounts_in(folder))):
-            raise ConfigError(f"{folder} contains files that no run made; move them away: {listing(left)}")
+            raise ConfigError(f"{folder} contains files that no run made; move them away: {listed(sorted(left))}")
     folder.rmdir()
 
 
@@ -102,12 +101,6 @@ def discard(folder: str) -> None:
             remove(Path(folder))
         except ConfigError as fault:
             print(f"dlio-hpc: {fault}", file=sys.stderr, flush=True)
-
-
-def listing(paths: Collection[str]) -> str:
-    """Return the first paths in alphabetical order, and the number of the others."""
-    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return ", ".join(sorted(paths)[:_SHOWN]) + more
 
 
 def _emptied(folder: int, inner: str, mounts: Collection[str]) -> set[str]:

@@ -9,16 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.base.units import counted
+from dlio_hpc.base.units import counted, listed
 from dlio_hpc.batch import abandoned_files, job_record
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import rundir
 from dlio_hpc.files.archive import SUFFIX
 from dlio_hpc.records import study_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
-
-# Maximum number of folders that a note names.
-_SHOWN = 5
 
 
 def place(name: str, runs: Path) -> Path:
@@ -88,19 +85,17 @@ def overlooked(runs: Path, listed: Collection[Path]) -> Iterator[str]:
         ]
         unreadable = [path for path in others if not os.access(path, os.R_OK | os.X_OK)]
         if unreadable:
-            yield f"{counted(len(unreadable), 'folder')} cannot be read (Permission denied): {_some(unreadable)}"
+            yield f"{counted(len(unreadable), 'folder')} cannot be read (Permission denied): {_names(unreadable)}"
         lost = [path for path in others if path not in unreadable and (path / rundir.PLAN).is_file()]
         if lost:
             yield (
-                f"{counted(len(lost), 'folder')} of jobs without {rundir.JOB}: {_some(lost)}; if {runs / 'archive'} "
+                f"{counted(len(lost), 'folder')} of jobs without {rundir.JOB}: {_names(lost)}; if {runs / 'archive'} "
                 "has the archive of a job, dlio-hpc report shows it"
             )
 
 
-def _some(folders: Sequence[Path]) -> str:
-    """Return the names of the first folders, and the number of the others."""
-    more = f" and {len(folders) - _SHOWN} more" if folders[_SHOWN:] else ""
-    return f"{', '.join(path.name for path in folders[:_SHOWN])}{more}"
+def _names(folders: Sequence[Path]) -> str:
+    return listed([path.name for path in folders])
 
 
 def named(name: str, runs: Path) -> list[Path]:

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -290,22 +291,29 @@ def test_nothing_is_removed_below_a_mount_point(tmp_path: Path) -> None:
         subprocess.run(["umount", str(inner)], check=True)
 
 
-def test_nothing_is_removed_behind_a_bind_mount(tmp_path: Path) -> None:
-    """A bind mount of the same file system has the same device number."""
-    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
-    _generate(run)
-    inner, other = Path(run.dataset) / "00001", tmp_path / "other"
+@contextmanager
+def _bind_mount(inner: Path, other: Path) -> Iterator[None]:
+    """Mount the new folder `other`, which has a file with the name of a sample file, at the subfolder `inner`."""
     other.mkdir()
     (other / "00000004.raw").write_text("mine")
     if subprocess.run(["mount", "--bind", str(other), str(inner)], check=False, capture_output=True).returncode:
         pytest.skip("mounting is not permitted here")
     try:
+        yield
+    finally:
+        subprocess.run(["umount", str(inner)], check=True)
+
+
+def test_nothing_is_removed_behind_a_bind_mount(tmp_path: Path) -> None:
+    """A bind mount of the same file system has the same device number."""
+    run = _plan(tmp_path, "dataset.format=raw", "dataset.files=6", "dataset.subfolders=2")
+    _generate(run)
+    other = tmp_path / "other"
+    with _bind_mount(Path(run.dataset) / "00001", other):
         with pytest.raises(ConfigError, match=r"Move these files away: 00001$"):
             dataset_removal.remove(Path(run.dataset))
         assert (other / "00000004.raw").read_text() == "mine"
         assert (Path(run.dataset) / "00000" / "00000000.raw").exists()
-    finally:
-        subprocess.run(["umount", str(inner)], check=True)
 
 
 def test_nothing_is_generated_behind_a_bind_mount(tmp_path: Path) -> None:
@@ -313,17 +321,11 @@ def test_nothing_is_generated_behind_a_bind_mount(tmp_path: Path) -> None:
     _generate(run)
     dataset_folder.mark(run.stored, complete=False)
     inner, other = Path(run.dataset) / "00001", tmp_path / "other"
-    other.mkdir()
-    (other / "00000004.raw").write_text("mine")
-    if subprocess.run(["mount", "--bind", str(other), str(inner)], check=False, capture_output=True).returncode:
-        pytest.skip("mounting is not permitted here")
-    try:
+    with _bind_mount(inner, other):
         (result,) = _generate(run)
         assert isinstance(result, ConfigError)
         assert f"{inner} is a mount point in an unfinished dataset" in str(result)
         assert [path.read_text() for path in other.iterdir()] == ["mine"]
-    finally:
-        subprocess.run(["umount", str(inner)], check=True)
 
 
 def test_a_lost_file_is_not_trusted_while_it_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

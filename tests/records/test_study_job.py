@@ -332,7 +332,7 @@ def test_limits_hold_for_what_is_resumed(run: Run, tiny: Any) -> None:
 def test_layouts_that_no_file_system_knows_are_no_measurement(
     run: Run, tiny: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the submission cannot see the file system, its jobs say that no layout was set."""
+    """If the submission cannot check the file system, the jobs report that no layout was set."""
     sweep = ("-P", "site.layout.stripe_count=1,2", "--wait", "--json")
     refused = run("dlio-submit", tiny(), *_LOCAL, *sweep)
     assert refused.code == 2
