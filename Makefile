@@ -20,11 +20,11 @@ install:
 	umask 022 && '$(PREFIX)/lib/dlio-hpc/bin/python' -m pip install --disable-pip-version-check '.$(EXTRAS)'
 	'$(PREFIX)/lib/dlio-hpc/bin/python' -m dlio_hpc install-site '$(PREFIX)' $(SITE_OPTIONS)
 
-# The everyday tests (tests/support/tiers.py): all that need no jobs, and a few jobs for each promise. Six to ten minutes on two cores.
+# The everyday tests (tests/support/tiers.py): all that need no jobs, and a few jobs for each promise. 20 to 25 minutes on two cores.
 test: $(VENV)/test.stamp
 	$(PYTEST) -m everyday
 
-# All tests: half an hour to an hour on two cores.
+# All tests: about an hour on two cores.
 test-all: $(VENV)/test.stamp
 	$(PYTEST)
 
