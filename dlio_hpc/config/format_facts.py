@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "raw", "csv", "parquet", "null"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "null"]
 Compression = Literal["none", "gzip", "lzf"]
 
 
@@ -11,8 +11,9 @@ class FormatFacts(NamedTuple):
     the native loader; empty if dlio-hpc makes the requests itself. loads_whole: whether the library loads the whole
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
-    between samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format
-    supports.
+    between samples. holds_arrays: whether a file can hold several arrays. holds_bytes: whether samples are bytes
+    without a shape. holds_image: whether a file is an encoded image. least: smallest size of a sample in bytes.
+    compressions: compressions that the format supports.
     """
 
     title: str
@@ -22,8 +23,16 @@ class FormatFacts(NamedTuple):
     caches_open: bool = False
     stays_open: bool = False
     holds_arrays: bool = False
+    holds_bytes: bool = False
+    holds_image: bool = False
+    least: int = 1
     compressions: tuple[Compression, ...] = ("none",)
 
+
+_IMAGE = FormatFacts(
+    "", "Pillow", loads_whole=True, chooses_requests=True, holds_bytes=True, holds_image=True,
+    least=1024,  # headers, and a picture of a few pixels
+)  # fmt: skip
 
 FORMATS: dict[FormatName, FormatFacts] = {
     "tfrecord": FormatFacts("TFRecord", stays_open=True),
@@ -32,7 +41,9 @@ FORMATS: dict[FormatName, FormatFacts] = {
     ),
     "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
     "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True),
-    "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
+    "jpeg": _IMAGE._replace(title="JPEG"),
+    "png": _IMAGE._replace(title="PNG"),
+    "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
     "parquet": FormatFacts("Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True),
     "null": FormatFacts("no data"),
