@@ -10,6 +10,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.dataset import checkpoint_files, planned_bytes
@@ -607,7 +608,10 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         )
         lines.append(("verified", text))
     if summary.preprocess_s:
-        lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} per rank in preprocessing threads"))
+        reader = run.run.workload.reader
+        is_decoded = reader.mode == "framework" and FORMATS[run.run.workload.dataset.format].holds_image
+        where = "decoding images and in preprocessing" if is_decoded else "in preprocessing threads"
+        lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} per rank {where}"))
     return lines
 
 
