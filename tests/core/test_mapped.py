@@ -92,11 +92,12 @@ def test_only_the_pages_of_the_samples_are_brought(tmp_path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
     page_cache.drop(str(path))
-    if page_cache.resident([str(path)])[0]:
+    if page_cache.resident([str(path)])[1]:
         pytest.skip("the page cache of this file system cannot be dropped")
     _, tally = _read(tmp_path, _workload(dataset), [2, 9])
     assert tally.major_faults > 0
-    assert 8 << 20 <= page_cache.resident([str(path)])[0] <= 16 << 20, "two samples, and readahead"
+    checked, cached = page_cache.resident([str(path)])
+    assert 2 / 16 <= cached / checked <= 4 / 16, "two samples of sixteen, and readahead"
 
 
 @pytest.mark.parametrize("rows", [True, False])
@@ -130,7 +131,7 @@ def test_other_formats_are_not_mapped(keys: dict[str, Any]) -> None:
     dataset = {"format": kind, "files": 4, "samples_per_file": 1, "sample": {"bytes": 9000}}
     data = {"name": "w", "dataset": dataset, "reader": {"mapped": True, "mode": mode}}
     with pytest.raises(
-        ConfigError, match=r"reader\.mapped=true needs mode=framework and format=npy; leave mapped false"
+        ConfigError, match=r"reader\.mapped=true needs mode=framework and format=npy; leave mapped"
     ):
         Draft(data, "test").with_settings({})
 
