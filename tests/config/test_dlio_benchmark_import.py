@@ -11,7 +11,7 @@ import yaml
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload
-from dlio_hpc.config.dataset_keys import Image
+from dlio_hpc.config.dataset_keys import ImageShape
 from dlio_hpc.config.dlio_benchmark import importing, source
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
@@ -439,13 +439,16 @@ def test_checkpoints_of_a_large_model_that_are_refused(
     assert message in done.err.splitlines()[-1]
 
 
+_SQUARE = ImageShape(1000, 1000, 1)
+
+
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
         (("format=npy",), {"format": "npy", "mode": "framework", "bytes": 1000**2, "transfer_size": None}),
-        (("format=jpeg",), {"format": "jpeg", "mode": "framework", "bytes": 555400, "image": Image(1000, 1000, 1)}),
-        (("format=png",), {"format": "png", "mode": "framework", "bytes": 1002400, "image": Image(1000, 1000, 1)}),
-        (("format=png", "record_dims=[30, 400]"), {"bytes": 12028, "image": Image(400, 30, 1)}),
+        (("format=jpeg",), {"format": "jpeg", "mode": "framework", "bytes": 555400, "image": _SQUARE}),
+        (("format=png",), {"format": "png", "mode": "framework", "bytes": 1002400, "image": _SQUARE}),
+        (("format=png", "record_dims=[30, 400]"), {"bytes": 12028, "image": ImageShape(400, 30, 1)}),
         (("format=jpeg", "record_dims=[30, 40, 2]"), {"bytes": 1332, "image": None}),
         (("format=indexed_binary", "num_samples_per_file=4"), {"format": "raw", "mode": "posix", "bytes": 1000**2}),
         (("format=csv",), {"format": "csv", "mode": "framework", "shape": (357000,)}),
