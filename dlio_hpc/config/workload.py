@@ -133,8 +133,6 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("name must not be empty")
-        if not self.reads_samples and self.dataset.format == "null":
-            workload_rules.check_without_samples(self.reader, self.kind_in_words)
         workload_rules.check(self.dataset, self.reader)
         if self.evaluation is not None:
             passes = self.train.epochs // self.evaluation.every_epochs
@@ -259,11 +257,25 @@ class Draft(NamedTuple):
         for key, value in settings.items():
             serialization.put(data, key, value, f"{key}={value}")
             _spell_out(data)
+        origins = {**self.origins, **dict.fromkeys(settings, "")}
         _check_dataset(data, self.source)
+        self._check_reader(data, origins)
         _add_dataset(data, self.source)
         _add_sample(data)
-        origins = {**self.origins, **dict.fromkeys(settings, "")}
         return serialization.convert_changed(data, Workload, self.source, self.overrides, origins=origins)
+
+    def _check_reader(self, data: dict[str, Any], origins: Mapping[str, str]) -> None:
+        """Raise ConfigError if a workload that reads no samples sets a key of the reader."""
+        metadata, checkpoint, dataset = data.get("metadata"), data.get("checkpoint"), data.get("dataset")
+        only_writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
+        has_dataset = dataset is not None and not (isinstance(dataset, dict) and dataset.get("format") == "null")
+        if has_dataset or not (isinstance(metadata, dict) or only_writes):
+            return
+        if key := workload_rules.unused_key(data.get("reader")):
+            subject = "a metadata workload" if metadata else "a workload that only writes checkpoints"
+            text = f"reader.{key}: {subject} has no dataset and reads no samples; leave reader.{key} out"
+            place = serialization.place_of(self.source, ("reader", key), self.overrides, origins=origins)
+            raise ConfigError(f"{place}: {text}" if place else text)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
