@@ -46,9 +46,10 @@ _OF_FILES = {
 # Keys that are made up, a key that is known where they are written, and what to write.
 _LIMIT = "a limit has the name of its metric, such as min_samples_per_s: 100 or max_read_p99: 50ms; "
 _ADVICE = {
+    **dict.fromkeys(("bytes", "size", "checkpoint_size"), ("model_bytes", "did you mean 'model_bytes'? ")),
     **dict.fromkeys(("metric", "min", "max", "limit", "value"), ("min_samples_per_s", _LIMIT)),
     **dict.fromkeys(
-        ("every_epochs", "epochs", "interval", "frequency"),
+        ("every_epochs", "every_epoch", "epochs", "interval", "frequency"),
         (
             "every_steps",
             "a checkpoint is written after every epoch unless every_steps is set: checkpoint.every_steps=N; ",

@@ -128,6 +128,11 @@ def _several(steps: Steps, overrides: Sequence[str]) -> str:
         name, _, values = text.partition("=")
         if name.strip() == key and (match := re.fullmatch(r"\s*\[?(\w[\w. ]*(?:,\s*\w[\w. ]*)+)\]?\s*", values)):
             return f"; to measure several values: -P {key}={match[1]}"
+        if name.strip() == key and (match := re.fullmatch(r"([^,]+),\s*([a-z_]+\.[\w.]+=.*)", values)):
+            return (
+                f"; each setting needs its own option: -S {key}={match[1].strip()} -S {match[2]}; in the environment "
+                "variable DLIO_HPC_SET, blanks separate them"
+            )
     return ""
 
 

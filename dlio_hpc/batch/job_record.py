@@ -2,6 +2,7 @@
 observed. Everything that is known about a job is in its directory.
 """
 
+import fnmatch
 import os
 import re
 import shlex
@@ -220,12 +221,19 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
         )
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
-    meant = name_hint(path.name, [*names, *remembered])
+    meant = _of_pattern(path, names) or name_hint(path.name, [*names, *remembered])
     advice = "dlio-hpc status lists jobs" if folder.exists() else "that folder does not exist"
     return ConfigError(
         f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give a name in that folder, or the path "
         f"of a directory or archive ({advice})"
     )
+
+
+def _of_pattern(path: Path, names: Sequence[str]) -> str:
+    """Return advice if a path that does not exist is a pattern that matches names of jobs or studies in its folder."""
+    if not fnmatch.filter(names, path.name):
+        return ""
+    return f"it is a pattern: write {path} without quotes, so that the shell expands it, or "
 
 
 def _no_archive(path: Path) -> str:

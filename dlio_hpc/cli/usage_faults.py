@@ -72,6 +72,7 @@ _OTHER_VALUES = {
 }
 # What arguments are, by the verb or the name of the argument.
 _ARGUMENTS = {
+    "mlperf-report": "give the folder to write, and then the jobs: dlio-hpc mlperf-report DIR JOB",
     "site-report": "the folder that the web site is written to",
     "install-site": "the folder to install to, such as /opt/dlio-hpc",
     "archive prune": "the folder of archives, such as dlio-runs/archive",
