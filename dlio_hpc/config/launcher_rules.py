@@ -1,5 +1,6 @@
 """Launchers that cannot start the ranks of a site's jobs: launchers of another batch system, and commands that do not
-understand the options of `launcher.kind`.
+understand the options of `launcher.kind`. Loading a profile checks this, not the structs: plans of earlier jobs must
+stay readable.
 """
 
 from pathlib import PurePath
@@ -46,6 +47,10 @@ def fault(scheduler: SchedulerName, kind: LauncherKind, command: str) -> str | N
     """Return why the launcher can never start ranks in a job of the site, or None. A command with an unknown name may
     be the site's own, which translates options.
     """
+    if " -" in command:
+        first, *options = command.split(" -")
+        listed = ", ".join(f"-{option}" for option in options)
+        return f"launcher.command has options; write command: {first}, and options: [{listed}]"
     name = PurePath(command).name
     kinds = _COMMANDS.get(name)
     if kinds is not None and kind not in kinds:

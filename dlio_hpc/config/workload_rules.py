@@ -41,8 +41,8 @@ def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
     refuse(
         (
             not passes,
-            "evaluation.every_epochs is larger than the number of epochs, so the run would have no "
-            "evaluation pass; lower it",
+            "evaluation.every_epochs is larger than train.epochs, so the run would have no evaluation pass; lower "
+            "every_epochs, or raise train.epochs",
         ),
         (
             dataset.format == "null" or dataset.existing is not None or dataset.file_access == "shared",

@@ -34,6 +34,10 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """Size to which the dataset is changed. Example: 256 MiB"""
 
 
+# Keys of a part that users write into its sections `set` and `sweep`.
+_OF_PARTS = frozenset(Scale.__struct_fields__) - {"set"}
+
+
 class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
     """Replacement values that make a part of a study small enough for a laptop."""
 
@@ -164,6 +168,10 @@ def _asked_of(
     layout = {key: value for key, value in settings.items() if key.startswith("site.")}
     swept = part.sweep if changes.full else part.sweep | part.laptop.sweep
     source = f"{file.name}: parts.{name}"
+    for section, keys in {"set": settings, "sweep": part.sweep}.items():
+        for key in _OF_PARTS.intersection(keys):
+            with _placed(path or file.name, ("parts", name, section)):
+                raise ConfigError(f"{key} is no key of a workload; write {key} next to {section}, not in it")
     for key in part.set.keys() & part.sweep.keys():
         raise ConfigError(f"{source}: {key} is in set and in sweep; leave one of them out")
     return PartRequest(
@@ -210,7 +218,9 @@ def _placed(source: Path | str, steps: tuple[str, ...]) -> Iterator[None]:
 def _counts(layers: Sequence[Scale], key: str, part: str, source: Path | str) -> tuple[int, ...]:
     """Return the numbers that the last of the layers sets. part: name of the part. source: as for _axis()."""
     places = ((), ("parts", part), ("laptop",), ("parts", part, "laptop"))
-    given = {place: value for place, layer in zip(places, layers) if (value := getattr(layer, key)) is not None}
+    given = {
+        place: value for place, layer in zip(places, layers, strict=False) if (value := getattr(layer, key)) is not None
+    }
     if not given:
         return ()
     place, values = list(given.items())[-1]
