@@ -24,7 +24,15 @@ from dlio_hpc.config.site import Site
 TENSORFLOW_BUFFER = 256 << 10
 
 # Suggestions for names that are options and not keys.
-_OPTIONS = {"nodes": "did you mean the option --nodes? ", "ppn": "did you mean the option --ppn? "}
+_OPTIONS = {
+    **{
+        name: f"did you mean the option --{name.replace('_', '-')}? "
+        for name in (
+            "nodes", "ppn", "repeat", "warmup", "nights", "dataset_size", "site", "study", "suite", "runs", "data",
+        )
+    },
+    "time": "did you mean the option --time, or 'compute.time'? ",
+}  # fmt: skip
 
 # Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
 SHORT_FORMS: dict[str, type] = {
