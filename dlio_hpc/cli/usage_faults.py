@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import click
 
-from dlio_hpc.base.errors import name_hint, nearest_name
-from dlio_hpc.config import shipped
+from dlio_hpc.base.errors import DlioError, name_hint, nearest_name
+from dlio_hpc.config import defaults, shipped
 from dlio_hpc.config.dlio_benchmark import hydra_settings
 
 # Options of batch systems, launchers and dlio_benchmark, and what they are called here.
@@ -36,6 +38,7 @@ _DRY_RUN = "did you mean '--dry-run'?"
 _INSTEAD = {
     ("import", "-S"): "write keys of dlio_benchmark in its own syntax, such as ++workload.reader.batch_size=8; set "
     "keys of dlio-hpc with -S when you submit the workload",
+    ("submit", "--no-wait"): "dlio-submit does not wait unless --wait is given; leave it out",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
     ("clean", "-n"): _DRY_RUN,
@@ -220,7 +223,17 @@ def with_variable(message: str, arguments: list[str]) -> str:
         is_given = any(value in argument for argument in arguments)
         if len(value) > 1 and not is_given and name not in message and re.search(quoted, message):
             return f"{message} ({value} is from the environment variable {name})"
+    for value, path in _defaults().items():
+        if f"'{value}'" in message and not any(value in argument for argument in arguments):
+            return f"{message} ({value} is from {path})"
     return message
+
+
+def _defaults() -> dict[str, Path]:
+    """Return the files defaults.yaml that set options, by the values. An error in a file is reported elsewhere."""
+    with suppress(DlioError, OSError):
+        return {default.value: default.path for default in defaults.load().values()}
+    return {}
 
 
 def _variables() -> Mapping[str, str]:

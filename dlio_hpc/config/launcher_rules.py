@@ -43,6 +43,22 @@ _COMMANDS: dict[str, tuple[LauncherKind, ...]] = {
 }
 
 
+# Words of CPU bindings that other launchers have, by the launcher, and what to write instead.
+_BINDINGS: dict[LauncherKind, dict[str, str]] = {
+    "srun": {"core": "cores", "socket": "sockets", "thread": "threads", "hwthread": "threads", "numa": "ldoms",
+             "depth": "cores"},
+    "hydra": {"cores": "core", "sockets": "socket", "threads": "hwthread", "depth": "core"},
+    "openmpi": {"cores": "core", "sockets": "socket", "threads": "hwthread", "depth": "core"},
+    "pals": {"cores": "core", "sockets": "socket"},
+}  # fmt: skip
+
+
+def binding_note(kind: LauncherKind, bind: str | None) -> str | None:
+    """Return a note if the CPU binding is a word of another launcher, or None."""
+    right = _BINDINGS.get(kind, {}).get(bind or "")
+    return right and f"launcher.bind={bind} is a word of another launcher; launcher.kind={kind} has {right}"
+
+
 def fault(scheduler: SchedulerName, kind: LauncherKind, command: str) -> str | None:
     """Return why the launcher can never start ranks in a job of the site, or None. A command with an unknown name may
     be the site's own, which translates options.

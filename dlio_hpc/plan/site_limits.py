@@ -142,6 +142,8 @@ def notes(plan: Plan) -> Iterator[str]:
         )
     if foreign := launcher_rules.note(site.scheduler, site.launcher.kind):
         yield foreign
+    if wrong := launcher_rules.binding_note(site.launcher.kind, site.launcher.bind):
+        yield wrong
     queue = plan.queue
     if site.queues and queue is not None and queue not in site.queues:
         hint = name_hint(queue, site.queues)
