@@ -39,6 +39,7 @@ _INSTEAD = {
     ("import", "-S"): "write keys of dlio_benchmark in its own syntax, such as ++workload.reader.batch_size=8; set "
     "keys of dlio-hpc with -S when you submit the workload",
     ("submit", "--no-wait"): "dlio-submit does not wait unless --wait is given; leave it out",
+    ("schema", "--json"): "schema prints JSON, unless --text is given; leave --json out",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
     ("clean", "-n"): _DRY_RUN,
@@ -90,6 +91,8 @@ _NO_OPTIONS = ("DLIO_HPC_LOG_FILE", "DLIO_HPC_SITE_PATH", "DLIO_HPC_DLIO_CONFIGS
 _INTERNAL = ("DLIO_HPC_RECORD", "DLIO_HPC_SURROUNDING_")
 # Maximum number of verbs that a message names.
 _MOST_VERBS = 4
+# Maximum number of options of a command that a message lists.
+_MOST_OPTIONS = 8
 
 
 def improved(fault: click.ClickException) -> click.ClickException:
@@ -180,10 +183,18 @@ def _of_other_verbs(fault: click.NoSuchOption, context: click.Context) -> click.
     """
     verbs = list(dict.fromkeys(name for name, param in _all_options(context) if fault.option_name in param.opts))
     if not verbs:
-        return fault
+        return fault if fault.possibilities else _with_own(fault, context)
     more = f" and {len(verbs) - _MOST_VERBS} more" if verbs[_MOST_VERBS:] else ""
     listed = f"{', '.join(verbs[:_MOST_VERBS])}{more}"
     return click.UsageError(f"No such option {fault.option_name!r}; it is an option of {listed}", context)
+
+
+def _with_own(fault: click.NoSuchOption, context: click.Context) -> click.ClickException:
+    """Return the error for an option that is like no other, with the options of the command if they are few."""
+    own = [max(param.opts, key=len) for param in context.command.params if isinstance(param, click.Option)]
+    if len(own) > _MOST_OPTIONS:
+        return fault
+    return click.UsageError(f"No such option {fault.option_name!r}; this command has {', '.join(own)}", context)
 
 
 def _all_options(context: click.Context) -> Iterator[tuple[str, click.Option]]:

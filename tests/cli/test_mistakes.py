@@ -1846,6 +1846,11 @@ PAIRS = (
     Mistake("profiles without their folder", "DLIO_HPC_SITE_PATH=f dlio-hpc sites",
             ("f has x.yaml itself, but none of the folders that are searched; move site profiles to ",),
             {"f/x.yaml": SITE}),
+    Mistake("key of an import without a value", "dlio-hpc import u.yaml reader.batch_size",
+            ("not 2: u.yaml reader.batch_size; write ++workload.reader.batch_size=VALUE",), {"u.yaml": _TYPOS}),
+    Mistake("JSON of a schema", "dlio-hpc schema workload --json", ("schema prints JSON, unless --text is given",)),
+    Mistake("option like no other, of few", "dlio-hpc datasets verify -d . --fastest",
+            ("No such option '--fastest'; this command has --data, ",)),
     *(Mistake(f"option {name} as a key", DEMO + f"-S {name}=x",
               (f"unknown key '{name}'; did you mean the option --{name.replace('_', '-')}",))
       for name in ("site", "time", "repeat", "data", "dataset_size")),
@@ -1956,6 +1961,8 @@ def test_another_copy_of_a_corrupted_archive_is_named(tmp_path: Path) -> None:
     done = runner(tmp_path)("dlio-hpc", "archive", "verify", "done.tar.zst")
     assert done.code == 3
     assert "Another copy of this archive: dlio-runs/archive/done.tar.zst" in done.err
+    named = runner(tmp_path)("dlio-hpc", "archive", "list", "done")
+    assert (named.code, "did you mean 'dlio-runs/archive/done.tar.zst'?" in named.err) == (2, True)
 
 
 @pytest.mark.parametrize(("folder", "where"), [("dlio-runs", "this folder has jobs: --runs ."),
