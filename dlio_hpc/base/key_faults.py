@@ -121,7 +121,7 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
     """Return a suggestion for the unknown key `name`, by the rules of meant(). known: keys of the same section.
     everywhere: keys of all sections, with the names of their sections.
     """
-    if advice := [text for names, beside, text in _ADVICE if name in names and beside in known]:
+    if advice := [text for names, neighbour, text in _ADVICE if name in names and neighbour in known]:
         return advice[0]
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:

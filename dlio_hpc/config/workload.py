@@ -279,10 +279,11 @@ class Draft(NamedTuple):
         has_dataset = dataset is not None and not (isinstance(dataset, dict) and dataset.get("format") == "null")
         if has_dataset or not (isinstance(metadata, dict) or only_writes):
             return
-        if key := workload_rules.unused_key(data.get("reader")):
+        if keys := workload_rules.unused_keys(data.get("reader")):
             subject = "a metadata workload" if metadata else "a workload that only writes checkpoints"
-            text = f"reader.{key}: {subject} has no dataset and reads no samples; leave reader.{key} out"
-            place = serialization.place_of(self.source, ("reader", key), self.overrides, origins=origins)
+            names = ", ".join(f"reader.{key}" for key in keys)
+            text = f"{names}: {subject} has no dataset and reads no samples; leave {names} out"
+            place = serialization.place_of(self.source, ("reader", keys[0]), self.overrides, origins=origins)
             raise ConfigError(f"{place}: {text}" if place else text)
 
 
@@ -445,20 +446,29 @@ def _add_dataset(data: dict[str, Any], source: str) -> None:
     checkpoint, metadata = data.get("checkpoint"), data.get("metadata")
     if isinstance(metadata, dict) and "dataset" not in data:
         data["dataset"] = {"format": "null", "files": 1, "samples_per_file": 1, "sample": {"bytes": 1}}
-        data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
+        _set_reader(data)
         return
     if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):
         return
     data["dataset"] = {
         "format": "null", "files": 1, "samples_per_file": checkpoint["writes"], "sample": {"bytes": 1}
     }  # fmt: skip
-    data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
+    _set_reader(data)
     if checkpoint.get("every_steps", 1) != 1:
         raise ConfigError(
             f"{source}: checkpoint.every_steps: this workload only writes checkpoints, one in each step; leave "
             f"every_steps out, and set checkpoint.writes"
         )
     checkpoint["every_steps"] = 1
+
+
+def _set_reader(data: dict[str, Any]) -> None:
+    """Set the keys of the reader in a workload that reads no samples. A reader that is no mapping is left unchanged;
+    the check of the keys reports it. `data` is modified.
+    """
+    reader = data.get("reader", {})
+    if isinstance(reader, dict):
+        data["reader"] = {"shard": False, "prefetch": 0, **reader}
 
 
 def _add_sample(data: dict[str, Any]) -> None:

@@ -24,16 +24,20 @@ _WITHOUT_SAMPLES: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 
 
-def unused_key(reader: object) -> str | None:
-    """Return a key of `reader`, as read from a YAML file, that has an effect only if samples are read, or None."""
+def unused_keys(reader: object) -> list[str]:
+    """Return the keys of `reader`, as read from a YAML file, that have an effect only if samples are read. Values that
+    such a workload may have are left out, and so are unknown keys.
+    """
     keys = reader if isinstance(reader, dict) else {}
-    for key, value in keys.items():
-        usual = [values[key] for values in _WITHOUT_SAMPLES if key in values]
-        parts = value.items() if isinstance(value, dict) else ()
-        is_usual = any(value == one or (parts and isinstance(one, dict) and parts <= one.items()) for one in usual)
-        if usual and not is_usual:
-            return str(key)
-    return None
+    usual = {key: [values[key] for values in _WITHOUT_SAMPLES if key in values] for key in Reader.__struct_fields__}
+    return [key for key in keys if key in usual and not any(_is_part(keys[key], value) for value in usual[key])]
+
+
+def _is_part(value: object, whole: object) -> bool:
+    """Return whether two values are equal, or one mapping contains the other."""
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return value.items() <= whole.items()
+    return value == whole
 
 
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
