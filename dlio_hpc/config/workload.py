@@ -145,6 +145,10 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if self.evaluation is not None:
             passes = self.train.epochs // self.evaluation.every_epochs
             workload_rules.check_evaluation(self.dataset, self.reader, passes)
+            try:
+                self.dataset.of_files(self.evaluation.files, self.dataset.samples_per_file)
+            except ValueError as fault:
+                raise ValueError(f"evaluation.files: {fault}") from fault
         if self.metadata is not None:
             _check_metadata(self, self.metadata)
             steps = structs.replace(self.dataset, files=1, samples_per_file=len(self.metadata.order))

@@ -1851,6 +1851,15 @@ PAIRS = (
     Mistake("JSON of a schema", "dlio-hpc schema workload --json", ("schema prints JSON, unless --text is given",)),
     Mistake("option like no other, of few", "dlio-hpc datasets verify -d . --fastest",
             ("No such option '--fastest'; this command has --data, ",)),
+    *(Mistake(f"number for {key} of {name}", f"dlio-submit {name} -s local --dry-run -S {key}=4",
+              (f"-S {key}=4: {key}: found 4; use a mapping",))
+      for name in ("metadata_own", "llama3_8b") for key in ("reader", "compute", "train")),
+    Mistake("evaluation of too many files", DEMO + "-S evaluation.files=9007199254740992",
+            ("evaluation.files: dataset too large: at most 2^53 samples",)),
+    Mistake("ranks of a model", "dlio-submit llama3_8b -s local --dry-run -S checkpoint.parallelism.data=10000000",
+            ("checkpoint: parallelism: tensor x pipeline x data is at most 100,000 ranks",)),
+    Mistake("checkpoint of an exabyte", DEMO + "-S checkpoint.model_bytes=1000000TB",
+            ("a file of a checkpoint has at most 1 PiB; lower model_bytes or files",)),
     *(Mistake(f"option {name} as a key", DEMO + f"-S {name}=x",
               (f"unknown key '{name}'; did you mean the option --{name.replace('_', '-')}",))
       for name in ("site", "time", "repeat", "data", "dataset_size")),
