@@ -23,7 +23,7 @@ class BoundLauncher(NamedTuple):
 
 
 # aprun: a command of ALPS, which Slurm 17.11 was the last to support (slurm.schedmd.com/cray_alps.html), and of PALS.
-BOUND: dict[LauncherKind, BoundLauncher] = {
+BOUND: dict[str, BoundLauncher] = {
     "srun": BoundLauncher("Slurm", ("slurm",), ("pbs", "cobalt")),
     "pals": BoundLauncher("PBS", ("pbs",)),
     "aprun": BoundLauncher("PBS or Cobalt", ("pbs", "cobalt"), ("slurm", "flux")),
@@ -44,7 +44,7 @@ _COMMANDS: dict[str, tuple[LauncherKind, ...]] = {
 
 
 # Words of CPU bindings that other launchers have, by the launcher, and what to write instead.
-_BINDINGS: dict[LauncherKind, dict[str, str]] = {
+_BINDINGS: dict[str, dict[str, str]] = {
     "srun": {"core": "cores", "socket": "sockets", "thread": "threads", "hwthread": "threads", "numa": "ldoms",
              "depth": "cores"},
     "hydra": {"cores": "core", "sockets": "socket", "threads": "hwthread", "depth": "core"},
