@@ -27,6 +27,8 @@ _PARTIAL = {
     ("reports/study_rows.py", "checkpoint_read_MBps restore_s wall_s"): "the same without fsync",
     ("results/metrics.py", "1/s share x"): "units that an axis writes in another way",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
+    ("config/launcher_rules.py", "aprun flux pals srun"): "launchers of a batch system",
+    ("config/launcher_rules.py", "hydra openmpi pals srun"): "launchers whose bindings have names alike",
     ("reports/bottleneck.py", "cached unknown"): "origins of bytes that are not storage",
     ("reports/advice.py", "pytorch tensorflow"): "loaders with a name of their own",
     ("programs/characterize/candidates.py", "bytes"): "a chunk that is given by its size",
