@@ -91,7 +91,7 @@ def _cut_sizes(plan: Plan) -> Iterator[str]:
     """
     least_of = {run.workload.dataset.sample: FORMATS[run.workload.dataset.format].least for run in plan.runs}
     for sample, least in least_of.items():
-        if sample.stdev and sample.size - least < 2 * sample.stdev:
+        if sample.stdev and sample.size - least < 2 * sample.stdev - 1:
             limit = (sample.size - least) / sample.stdev
             outside = math.erfc(limit / math.sqrt(2))
             density = math.exp(-(limit**2) / 2) / math.sqrt(2 * math.pi)
