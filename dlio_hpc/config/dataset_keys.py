@@ -16,8 +16,10 @@ from dlio_hpc.config.format_facts import FORMATS, Compression, FormatName
 CSV_VALUE = 10
 # Bytes that a TFRecord file adds to each record: its length and two checksums.
 TFRECORD_FRAME = 16
-# Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
+# Default level of gzip and zlib; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
+# Compressions that have levels.
+LEVELLED = ("gzip", "zlib")
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # NumPy's string for a type: byte order, kind, and number of bytes, or of characters of four bytes if the kind is U.
 _STORED_TYPE = r"^[<>|]([A-Za-z])([1-9][0-9]*)(\[[0-9A-Za-z]+\])?$"
@@ -283,9 +285,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     Example: {bytes: 64 KiB}
     """
     compression: Compression = "none"
-    """Compression of the files. gzip is available for HDF5 and npz, lzf for HDF5 only."""
+    """Compression of the files. gzip is available for HDF5, npz and TFRecord, zlib for TFRecord only, lzf for HDF5
+    only.
+    """
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
-    """Compression level of gzip; null: 4. Example: 5"""
+    """Compression level of gzip and zlib; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
     """Number of random bits in each byte of the contents. 8: the contents cannot be compressed. Fewer bits compress
     better.
@@ -402,6 +406,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return self.format == "hdf5" and self.chunk_shape is not None
 
     @property
+    def is_packed(self) -> bool:
+        """Whether each file is compressed as a whole, so that it must be decompressed from its beginning."""
+        return self.compression != "none" and FORMATS[self.format].packs_files
+
+    @property
     def all_columns(self) -> tuple[Column, ...]:
         """The columns of a Parquet file."""
         if self.columns is not None:
@@ -482,7 +491,7 @@ def _check(dataset: Dataset) -> None:
             compression not in FORMATS[kind].compressions,
             f"compression={compression} needs format={_COMPRESSING}, not {kind}",
         ),
-        (dataset.level is not None and compression != "gzip", "level needs compression=gzip"),
+        (dataset.level is not None and compression not in LEVELLED, "level needs compression=gzip or zlib"),
         (
             dataset.compression_ratio is not None and dataset.random_bits != 8,
             "compression_ratio and random_bits both determine compressibility: set only one of them",
@@ -493,7 +502,7 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
-            "compression_ratio: gzip's level 0 does not compress; set level 1 to 9",
+            "compression_ratio: level 0 does not compress; set level 1 to 9",
         ),
         (
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "raw", "csv", "parquet", "null"]
-Compression = Literal["none", "gzip", "lzf"]
+Compression = Literal["none", "gzip", "zlib", "lzf"]
 
 
 class FormatFacts(NamedTuple):
@@ -12,7 +12,7 @@ class FormatFacts(NamedTuple):
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
     between samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format
-    supports.
+    supports. packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone.
     """
 
     title: str
@@ -23,14 +23,17 @@ class FormatFacts(NamedTuple):
     stays_open: bool = False
     holds_arrays: bool = False
     compressions: tuple[Compression, ...] = ("none",)
+    packs_files: bool = False
 
 
 FORMATS: dict[FormatName, FormatFacts] = {
-    "tfrecord": FormatFacts("TFRecord", stays_open=True),
+    "tfrecord": FormatFacts("TFRecord", stays_open=True, compressions=("none", "gzip", "zlib"), packs_files=True),
     "hdf5": FormatFacts(
         "HDF5", "h5py", caches_open=True, stays_open=True, holds_arrays=True, compressions=("none", "gzip", "lzf")
     ),
-    "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
+    "npz": FormatFacts(
+        "NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip"), packs_files=True
+    ),
     "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),

@@ -271,6 +271,14 @@ def reads_records(dataset: Dataset, reader: Reader) -> bool:
     return reader.loader == "tensorflow" and reads_streams(dataset, reader)
 
 
+def loads_files(dataset: Dataset, reader: Reader) -> bool:
+    """Return whether a whole file is loaded to read one of its samples."""
+    if reader.mode == "posix":
+        return dataset.is_packed
+    by_workers = dataset.is_packed and reader.loader == "pytorch" and reader.shuffle.samples
+    return by_workers or FORMATS[dataset.format].loads_whole
+
+
 def columns_read(dataset: Dataset, reader: Reader) -> tuple[int, ...]:
     """Return the positions of the columns to read from a Parquet file, in the order of the file."""
     names = dataset.column_names
@@ -303,11 +311,11 @@ def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None]
 
 def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     """Return whether a file stays open after a sample was read, so that other samples of the file can be read."""
-    if dataset.format == "null" or by_streams(dataset, reader):
+    if dataset.format == "null" or dataset.is_packed or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
         return FORMATS[dataset.format].stays_open
-    return dataset.compression == "none" or dataset.format == "hdf5"
+    return True
 
 
 def keeps_data(dataset: Dataset, reader: Reader) -> bool:

@@ -224,7 +224,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return reader.transfer_size
         if reader.mode == "framework":
             return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
-        if dataset.format == "npz" and dataset.compression != "none":
+        if dataset.is_packed:
             return units.Size(1 << 20)
         if dataset.format == "parquet":
             size = dataset.row_group_samples * max(column.bytes for column in dataset.all_columns)

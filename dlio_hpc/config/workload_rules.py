@@ -10,6 +10,7 @@ from dlio_hpc.config.reader_keys import (
     can_reopen,
     fits_blocks,
     keeps_handles,
+    loads_files,
     reads_records,
     reads_streams,
 )
@@ -90,9 +91,19 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "transfer_size null, or set it to at most the size of a sample",
         ),
         (
-            (reader.interleave or 1) > 1 and facts.loads_whole and (framework or not plain),
+            (reader.interleave or 1) > 1 and loads_files(dataset, reader),
             "reader.interleave: with these settings, each sample would require loading a whole file; leave interleave "
             "null",
+        ),
+        (
+            reader.files_in_turn(dataset) > 1 and loads_files(dataset, reader),
+            "reader.read_threads: with shuffle.samples, each worker of PyTorch would decompress a whole file for each "
+            "sample; set reader.interleave=1, or shuffle.samples=false",
+        ),
+        (
+            dataset.is_packed and framework and not facts.loads_whole and not reads_streams(dataset, reader),
+            "reader.shuffle: TFRecordDataset reads a compressed file from its beginning, so the samples of all files "
+            "cannot be mixed; set shuffle.files or shuffle.samples to false, or mode=posix",
         ),
         (
             (reader.interleave or 1) > 1 and kind == "parquet" and framework and dataset.row_group_samples > 1,

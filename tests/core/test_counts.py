@@ -30,6 +30,8 @@ _COLUMNS = (
     "dataset.format=parquet", "dataset.sample=null", "dataset.row_group=4", "reader.columns=[x1]",
     "dataset.columns=[{dtype: float32, size: 900}, {dtype: float64, size: 3000}]",
 )  # fmt: skip
+_PACKED = ("dataset.format=tfrecord", "dataset.compression=gzip", "dataset.random_bits=4")
+_ZLIB = (*_PACKED, "dataset.compression=zlib", "reader.mode=framework", "reader.shuffle.samples=false")
 _RECORDS = ("dataset.format=tfrecord", "reader.mode=framework", "reader.loader=tensorflow")
 
 
@@ -61,6 +63,13 @@ def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summ
         (*_CHUNKED, "reader.prefetch=0", "reader.read_threads=1", "checkpoint={read_back: true}"),
         (*_CHUNKED, "dataset.compression=gzip"),
         (*_CHUNKED, "dataset.compression=lzf", "reader.mode=framework"),
+        _PACKED,
+        (*_PACKED, "reader.loader=pytorch"),
+        (*_PACKED, "reader.loader=tensorflow"),
+        _ZLIB,
+        (*_ZLIB, "reader.prefetch=0", "reader.read_threads=1", "reader.transfer_size=10000"),
+        (*_ZLIB, "reader.shuffle={files: false, samples: true}"),
+        (*_ZLIB, "reader.loader=pytorch"),
         (*_CHUNKED, "reader.loader=pytorch"),
         (*_CHUNKED, "reader.loader=pytorch", "reader.mode=framework", "reader.multiprocessing_context=spawn"),
         ("dataset.format=npz", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
@@ -144,6 +153,8 @@ def test_each_format_is_counted_in_each_mode_through_each_loader() -> None:
         ("reader.shuffle.samples=false",),
         ("reader.shuffle.files=false", "reader.read_threads=1"),
         ("reader.shuffle.samples=false", "reader.preprocess_time=1ms", "checkpoint={read_back: true}"),
+        ("reader.shuffle.samples=false", "dataset.compression=gzip", "dataset.random_bits=4"),
+        ("reader.shuffle.files=false", "dataset.compression=zlib"),
     ],
     ids=" ".join,
 )
