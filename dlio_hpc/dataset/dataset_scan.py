@@ -81,7 +81,8 @@ def _key(dataset: Dataset, listing: Listing) -> str:
 def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) -> SampleIndex:
     """Scan all files, and return their index, which is kept in memory."""
     files = _of_files(listing, dataset, _progress(report, "scanned", len(listing.names)))
-    return sample_index.made(folder, listing, [file.samples for file in files], _common_array(listing, files))
+    samples = [file.samples for file in files]
+    return sample_index.made(folder, listing, samples, _common_array(listing, files), _packing(listing, files))
 
 
 def _of_files(listing: Listing, dataset: Dataset, progress: CountedProgress) -> list[ScannedFile]:
@@ -159,6 +160,21 @@ def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
     return first._replace(obstacle=obstacle)
 
 
+def _packing(listing: Listing, files: list[ScannedFile]) -> str:
+    """Return the compression of the files. Raise ConfigError if it differs between files, because readers take one
+    compression for all of them.
+    """
+    known = [(name, file.compression) for name, file in zip(listing.names, files, strict=True) if file.compression]
+    first, packing = known[0] if known else ("", "none")
+    for name, other in known:
+        if other != packing:
+            raise ConfigError(
+                f"{os.path.join(listing.folder, name)} has the compression {other}, but {first} has {packing}; choose "
+                "a pattern that matches only files with the same compression"
+            )
+    return packing
+
+
 def _key_of(dtype: str) -> str:
     """Return the key of `sample` that holds a type."""
     return "dtype" if dtype in ITEM_BYTES else "stored_dtype"
@@ -196,7 +212,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         samples_per_file=most,
         sample=sample,
         chunk=chunk,
-        compression="none" if array is None else array.compression,
+        compression=index.compression,
         level=None,
         random_bits=8,
         compression_ratio=None,

@@ -25,7 +25,7 @@ _UNKNOWN_OBSTACLE = "they are compressed or have filters, or their chunks differ
 _NAMES, _NAME_ENDS, _FILES, _ENDS = "names.npy", "name-ends.npy", "files.npy", "sample-ends.npy"
 # Array of one value, instead of _ENDS if all samples have the same size.
 _SIZE = "sample-size.npy"
-_ARRAY = "array.json"
+_ARRAY, _PACKING = "array.json", "packing.json"
 # CRC32C of each file of the index, by name.
 _SEALS = "seals.json"
 # Rows of the array _FILES, which has a column for each file and one more.
@@ -65,7 +65,8 @@ class SampleIndex(NamedTuple):
     size: size of a sample in bytes if all samples have the same size; otherwise 0. ends (samples + 1): total size of
     the samples before each sample; the last element is the total size of all samples. It is None if all samples have
     the same size. names: bytes of the names of all files, one name after the other. name_ends (files): end of each name
-    in `names`. array: form of the arrays in the files; None for formats without arrays.
+    in `names`. array: form of the arrays in the files; None for formats without arrays. packing: compression of files
+    without arrays, which are compressed as a whole.
     """
 
     folder: str
@@ -78,6 +79,12 @@ class SampleIndex(NamedTuple):
     names: npt.NDArray[np.uint8]
     name_ends: Numbers
     array: Array | None = None
+    packing: str = "none"
+
+    @property
+    def compression(self) -> str:
+        """Compression of the files, a value of the key dataset.compression."""
+        return self.packing if self.array is None else self.array.compression
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Make another process open the index, instead of copying it to that process."""
@@ -123,10 +130,13 @@ class FileSamples(NamedTuple):
 
 
 class ScannedFile(NamedTuple):
-    """Result of the scan of a file. array: form of its array; None for formats without arrays."""
+    """Result of the scan of a file. array: form of its array; None for formats without arrays. compression: compression
+    of a file without arrays, a value of the key dataset.compression; empty if the file is empty.
+    """
 
     samples: FileSamples
     array: Array | None = None
+    compression: str = "none"
 
 
 # Indices that were made by this process and are not written yet, by their folders.
@@ -147,9 +157,11 @@ def file_numbers(dataset: Dataset, samples: npt.NDArray[np.uint64]) -> npt.NDArr
     return samples // np.uint64(dataset.samples_per_file)
 
 
-def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array | None) -> SampleIndex:
+def made(
+    folder: str, listing: Listing, samples: list[FileSamples], array: Array | None, packing: str = "none"
+) -> SampleIndex:
     """Return the index of scanned files. The index is kept in memory until write() writes it. array: form of the arrays
-    in the files.
+    in the files. packing: compression of files without arrays.
     """
     names = [os.fsencode(name) for name in listing.names]
     counts = np.array([len(of_file.sizes) for of_file in samples], np.int64)
@@ -166,6 +178,7 @@ def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array
         np.frombuffer(b"".join(names), np.uint8),
         np.cumsum([len(name) for name in names]),
         array,
+        packing,
     )
     _unwritten[folder] = index
     opened.cache_clear()
@@ -205,6 +218,7 @@ def opened(folder: str) -> SampleIndex:
         is_uniform = os.path.exists(os.path.join(folder, _SIZE))
         size = int(_mapped(folder, _SIZE)[0]) if is_uniform else 0
         ends = None if is_uniform else _mapped(folder, _ENDS)
+        packing = _packing(Path(folder, _PACKING))
     except FileNotFoundError as fault:
         raise ConfigError(f"the index of the dataset, {folder}, is missing; submit the workload again") from fault
     except OSError as fault:
@@ -214,7 +228,12 @@ def opened(folder: str) -> SampleIndex:
             f"the index {folder} is corrupted: {fault}; remove it and submit the workload again"
         ) from fault
     begins, sizes, changes = (files[row][:-1] for row in (_BEGINS, _SIZES, _CHANGES))
-    return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array)
+    return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array, packing)
+
+
+def _packing(path: Path) -> str:
+    """Return the compression of files without arrays. Indexes of files that are not compressed have no such file."""
+    return msgspec.json.decode(path.read_bytes(), type=str) if path.exists() else "none"
 
 
 def _array(content: bytes) -> Array | None:
@@ -273,6 +292,8 @@ def write(folder: str) -> None:
     try:
         hidden.mkdir(parents=True)
         rundir.write(hidden / _ARRAY, msgspec.json.encode(index.array))
+        if index.packing != "none":
+            rundir.write(hidden / _PACKING, msgspec.json.encode(index.packing))
         np.save(hidden / _NAMES, index.names)
         np.save(hidden / _NAME_ENDS, index.name_ends)
         np.save(hidden / _FILES, files)

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,12 @@ def payloads(counts: tuple[int, ...] = COUNTS, sizes: tuple[int, int] = (1, 3000
     return [[rng.bytes(int(rng.integers(*sizes, endpoint=True))) for _ in range(count)] for count in counts]
 
 
-def records(folder: Path, files: list[list[bytes]]) -> list[bytes]:
-    """Write TFRecord files. Return all records."""
+def records(folder: Path, files: list[list[bytes]], pack: Callable[[bytes], bytes] = bytes) -> list[bytes]:
+    """Write TFRecord files. Return all records. pack: function that compresses the contents of a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, payload in enumerate(files):
         content = b"".join(head(len(one)) + one + struct.pack("<I", masked_crc(one)) for one in payload)
-        (folder / f"part-{number:02}.tfrecord").write_bytes(content)
+        (folder / f"part-{number:02}.tfrecord").write_bytes(pack(content))
     return [record for file in files for record in file]
 
 
