@@ -212,6 +212,8 @@ class Scan(Struct, frozen=True, forbid_unknown_fields=True):
     """Reason why only the library can read the samples; empty if the samples can also be read at their offsets, or if
     the reason is not known. Example: they are compressed
     """
+    columns: dict[str, units.Size] = {}
+    """Bytes of each column in all Parquet files, by the names of the file. Example: {label: 12 KiB}"""
 
 
 class Existing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -245,7 +247,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -420,12 +422,18 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of the columns of a Parquet file."""
+        """The names of the columns of a Parquet file. In an existing file, names of nested columns have dots."""
+        if self.existing is not None:
+            return tuple(self.scan.columns) if self.scan is not None else ()
         return tuple(column.name or f"x{number}" for number, column in enumerate(self.all_columns))
 
     @property
     def row_group_samples(self) -> int:
-        """Number of samples in each row group of a Parquet file. The last row group of a file may have fewer."""
+        """Number of samples in each row group of a Parquet file. The last row group of a file may have fewer. In an
+        existing file, each row group is a sample.
+        """
+        if self.existing is not None:
+            return 1
         samples = self.row_group or max(1, _ROW_GROUP // self.sample.size)
         return min(samples, self.samples_per_file)
 

@@ -11,6 +11,7 @@ from dlio_hpc.config.reader_keys import (
     fits_blocks,
     keeps_handles,
     loads_files,
+    outer_names,
     reads_records,
     reads_streams,
 )
@@ -53,8 +54,15 @@ def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
 
 
 def _unknown_columns(dataset: Dataset, reader: Reader) -> str:
-    """Return the names in reader.columns that are no columns of the dataset, in parentheses; empty if there is none."""
-    unknown = [name for name in reader.columns or () if name not in dataset.column_names]
+    """Return the names in reader.columns that are no columns of the dataset, in parentheses; empty if there is none, or
+    if the columns are not known before the scan.
+    """
+    if dataset.existing is not None and dataset.scan is None:
+        return ""
+    names = set(dataset.column_names)
+    if dataset.existing is not None:
+        names = names.union(*map(outer_names, names))
+    unknown = [name for name in reader.columns or () if name not in names]
     return f" ({', '.join(unknown[:8])}: unknown)" if unknown else ""
 
 
@@ -126,7 +134,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             f"reader.columns: format={kind} has no columns; leave columns null",
         ),
         (
-            kind == "parquet" and (reader.columns == () or not set(reader.columns or ()) <= set(dataset.column_names)),
+            kind == "parquet" and (reader.columns == () or bool(_unknown_columns(dataset, reader))),
             f"reader.columns{_unknown_columns(dataset, reader)} must name one or more columns of the dataset: "
             f"{', '.join(dataset.column_names[:8])}{', ...' if len(dataset.column_names) > 8 else ''}"
             if kind == "parquet"

@@ -9,9 +9,10 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans, packed_scan
+from dlio_hpc.dataset import array_scans, packed_scan, parquet_footer
 from dlio_hpc.dataset.inflate import MAGICS
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
+from dlio_hpc.dataset.thrift_reader import Malformed
 
 # First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
 # collections of images have files with wrong endings.
@@ -124,8 +125,31 @@ def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
 
 
+def parquet(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    """Scan a Parquet file: read its footer. A sample is a row group."""
+    columns: dict[str, int] = {}
+    with _opened(path) as descriptor:
+        try:
+            begin, footer = parquet_footer.located(descriptor, size)
+            groups = parquet_footer.parsed(footer, begin)
+        except parquet_footer.Unreadable as fault:
+            raise ConfigError(f"{path} {fault}") from fault
+        except Malformed as fault:
+            raise ConfigError(
+                f"{path} is not a Parquet file, or is truncated or corrupted: {fault}; repair it, or choose a pattern "
+                "that leaves it out"
+            ) from fault
+    for group in groups:
+        for chunk in group.chunks:
+            columns[chunk.column] = columns.get(chunk.column, 0) + chunk.size
+    return ScannedFile(
+        FileSamples(begin, np.array([group.size for group in groups], np.int64)), columns=tuple(columns.items())
+    )
+
+
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
     "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5,
+    "parquet": parquet,
 }  # fmt: skip
 
 

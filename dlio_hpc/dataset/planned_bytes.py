@@ -29,7 +29,7 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
     if workload.reader.load == "memory":
         samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
     if workload.dataset.format == "parquet":
-        return samples * reader_keys.sample_bytes_read(workload.dataset, workload.reader)
+        return reader_keys.bytes_read(workload.dataset, workload.reader, samples)
     return workload.dataset.bytes_of(samples)
 
 

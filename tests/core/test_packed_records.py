@@ -34,7 +34,8 @@ from tests.support import written
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
 _COMPRESSIONS = ("gzip", "zlib")
-_UNPACK = {"gzip": gzip.decompress, "zlib": zlib.decompress}
+_UNPACK: dict[str, Any] = {"gzip": gzip.decompress, "zlib": zlib.decompress}
+_PACK: dict[str, Any] = {"gzip": partial(gzip.compress, mtime=0), "zlib": zlib.compress}
 _SHUFFLES = [Shuffle(files, samples, 3) for files in (False, True) for samples in (False, True)]
 _RANKS = 3
 
@@ -169,7 +170,7 @@ def test_requests_are_those_of_tensorflow(tmp_path: Path, compression: str, mode
 
 def _damages(whole: bytes, records: bytes, compression: str) -> Iterator[tuple[bytes, str]]:
     """Yield the bytes of damaged files, and what the messages about them must have."""
-    pack = {"gzip": partial(gzip.compress, mtime=0), "zlib": zlib.compress}[compression]
+    pack = _PACK[compression]
     yield whole[:-30], f"the file ends at byte {len(whole) - 30}, before the end of its compressed stream"
     yield whole[:-2], f"the file ends at byte {len(whole) - 2}"
     yield whole[:-1] + bytes([whole[-1] ^ 1]), "incorrect "
@@ -206,7 +207,7 @@ def test_verification_names_the_byte_and_the_sample(tmp_path: Path, compression:
     path = Path(_path(tmp_path, 0))
     whole = path.read_bytes()
     records = _UNPACK[compression](whole)
-    pack = {"gzip": partial(gzip.compress, mtime=0), "zlib": partial(zlib.compress, level=6)}[compression]
+    pack = _PACK[compression]
     head = bytes.fromhex("1f8b0800000000000003")
     for damaged, message in (
         (pack(records[:-1] + b"\0"), f"byte {len(records) - 1} of its decompressed records differs"),

@@ -119,7 +119,7 @@ def test_records_of_files_with_different_numbers(
     _check_epochs(loader, made, tmp_path / "data", contents)
 
 
-_PACKS = {"gzip": gzip.compress, "zlib": zlib.compress}
+_PACKS: dict[str, Any] = {"gzip": gzip.compress, "zlib": zlib.compress}
 
 
 @pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
