@@ -99,7 +99,7 @@ class OpenedFiles:
         except pa.ArrowException as fault:
             raise damaged(file.path, f"row group {group}: {_line(fault)}") from fault
         except OSError as fault:
-            raise _unusable(file.path, fault) from fault
+            raise _unusable(file.path, fault, f"row group {group}: ") from fault
         tally.timed(started)
         counted = self._requests.end(mine)
         tally.bytes_read += payload if counted is None else counted.requested
@@ -223,10 +223,12 @@ class _Requests:
         return procfs.IO(requested, calls, 0, 0)
 
 
-def _unusable(path: str, fault: OSError) -> Exception:
-    """Return the error for a file that cannot be read. An OSError without a number is an error of Arrow itself."""
+def _unusable(path: str, fault: OSError, where: str = "") -> Exception:
+    """Return the error for a file that cannot be read. An OSError without a number is an error of Arrow itself. where:
+    text before this error.
+    """
     if fault.errno is None:
-        return damaged(path, _line(fault))
+        return damaged(path, where + _line(fault))
     return unopened(path, fault)
 
 
