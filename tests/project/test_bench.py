@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import generating, own_cost, ranks, reading, requests, steps, tables
+from tests.bench import generating, own_cost, ranks, reading, requests, row_groups, steps, tables
 from tests.bench.table import heading
 from tests.support import written
 
