@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "raw", "csv", "parquet", "null"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "null"]
 Compression = Literal["none", "gzip", "zlib", "lzf"]
 
 
@@ -11,8 +11,10 @@ class FormatFacts(NamedTuple):
     the native loader; empty if dlio-hpc makes the requests itself. loads_whole: whether the library loads the whole
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
-    between samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format
-    supports. packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone.
+    between samples. holds_arrays: whether a file can hold several arrays. holds_bytes: whether samples are bytes
+    without a shape. holds_image: whether a file is an encoded image. least: smallest size of a sample in bytes.
+    compressions: compressions that the format supports. packs_files: whether a file is compressed as a whole, so that
+    none of its samples can be read alone.
     """
 
     title: str
@@ -22,9 +24,17 @@ class FormatFacts(NamedTuple):
     caches_open: bool = False
     stays_open: bool = False
     holds_arrays: bool = False
+    holds_bytes: bool = False
+    holds_image: bool = False
+    least: int = 1
     compressions: tuple[Compression, ...] = ("none",)
     packs_files: bool = False
 
+
+_IMAGE = FormatFacts(
+    "", "Pillow", loads_whole=True, chooses_requests=True, holds_bytes=True, holds_image=True,
+    least=1024,  # headers, and a picture of a few pixels
+)  # fmt: skip
 
 FORMATS: dict[FormatName, FormatFacts] = {
     "tfrecord": FormatFacts("TFRecord", stays_open=True, compressions=("none", "gzip", "zlib"), packs_files=True),
@@ -35,7 +45,9 @@ FORMATS: dict[FormatName, FormatFacts] = {
         "NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip"), packs_files=True
     ),
     "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True),
-    "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
+    "jpeg": _IMAGE._replace(title="JPEG"),
+    "png": _IMAGE._replace(title="PNG"),
+    "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
     "parquet": FormatFacts("Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True),
     "null": FormatFacts("no data"),

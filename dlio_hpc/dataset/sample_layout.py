@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.dataset import sample_index
 from dlio_hpc.dataset.sample_index import SampleIndex
 from dlio_hpc.dataset.sample_order import mix, mix_all
@@ -103,6 +104,7 @@ class SampleLayout:
         self._array_shape = dataset.array_shape
         self._mean = dataset.sample.size
         self._stdev = dataset.sample.stdev or 0
+        self._least = FORMATS[dataset.format].least
         self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
 
     def of(self, samples: Samples) -> Places:
@@ -203,7 +205,7 @@ class SampleLayout:
             mixed = mix_all(pairs ^ key)
             for shift in (0, 16, 32, 48):
                 total += (mixed >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
-        most = self._mean - 1
+        most = self._mean - self._least
         np.clip(total * self._stdev >> 16, -most, most, out=total)
         return total
 

@@ -28,6 +28,7 @@ from tests.support import planning, written
 
 _SPREAD = ("dataset.sample={bytes: 1000, stdev: 200, seed: 3}",)
 _ARRAYS = ("dataset.sample={bytes: 840}", "dataset.arrays=[700, 120, 8, 12]")
+_IMAGES = ("dataset.samples_per_file=1", "dataset.sample={bytes: 3000, stdev: 500}")
 _STORED: dict[str, tuple[str, ...]] = {
     "npz": (),
     "npz spread": _SPREAD,
@@ -47,6 +48,8 @@ _STORED: dict[str, tuple[str, ...]] = {
     "csv": ("dataset.format=csv",),
     "npy": ("dataset.format=npy",),
     "npy spread": ("dataset.format=npy", *_SPREAD),
+    "jpeg": ("dataset.format=jpeg", *_IMAGES),
+    "png": ("dataset.format=png", *_IMAGES, "dataset.image={width: 30, height: 20}"),
     "raw": ("dataset.format=raw",),
     "parquet": ("dataset.format=parquet", "dataset.sample={shape: [5], dtype: float32}"),
     "one a file": ("dataset.samples_per_file=1", *_SPREAD),
