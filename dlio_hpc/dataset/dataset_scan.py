@@ -19,7 +19,7 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
 from dlio_hpc.dataset.existing_files import Listing
-from dlio_hpc.dataset.sample_index import Array, Facts, SampleIndex, ScannedFile
+from dlio_hpc.dataset.sample_index import Array, FileFacts, SampleIndex, ScannedFile
 from dlio_hpc.files import rundir
 
 # Number of files of which a job checks that they have not changed since the scan.
@@ -165,7 +165,7 @@ def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
     return first._replace(obstacle=obstacle)
 
 
-def _facts(listing: Listing, files: list[ScannedFile]) -> Facts:
+def _facts(listing: Listing, files: list[ScannedFile]) -> FileFacts:
     """Return the compression and the columns of the files. Raise ConfigError if they differ between files, because
     readers take one compression and the same columns for all of them.
     """
@@ -178,7 +178,7 @@ def _facts(listing: Listing, files: list[ScannedFile]) -> Facts:
     }
     names = _common(listing, columns, "columns", _listed) or ()
     sizes = np.sum([[size for _, size in file.columns] for file in files if file.columns], axis=0).tolist()
-    return Facts(packing, tuple(zip(names, sizes, strict=True)) if names else ())
+    return FileFacts(packing, tuple(zip(names, sizes, strict=True)) if names else ())
 
 
 def _common(listing: Listing, of_files: dict[str, F], what: str, words: Callable[[F], str]) -> F | None:

@@ -25,7 +25,7 @@ def sizes(path: str, descriptor: int, compression: str, length: Length) -> "arra
     returns the length. Raise ConfigError if the file is damaged.
     """
     source = _Source(path, descriptor, compression)
-    found = array("q")
+    lengths = array("q")
     try:
         while head := source.take(_HEAD):
             begin = source.at - len(head)
@@ -35,13 +35,13 @@ def sizes(path: str, descriptor: int, compression: str, length: Length) -> "arra
                     f"{path} is truncated: its last record begins at byte {begin} of the decompressed records and has "
                     f"{size + TFRECORD_FRAME} bytes, but the records have {source.at} bytes"
                 )
-            found.append(size)
+            lengths.append(size)
     except Damaged as fault:
         raise ConfigError(
             f"{path} is truncated or corrupted: {fault} (compression_type {compression.upper()}); repair it, or choose "
             "a pattern that leaves it out"
         ) from fault
-    return found
+    return lengths
 
 
 class _Source:

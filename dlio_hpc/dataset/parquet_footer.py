@@ -24,7 +24,7 @@ _VALUE_BYTES = (1, 4, 8, 12, 4, 8, 4, 1)
 RATIO, ALLOWANCE = 512, 1 << 30
 
 
-class Chunk(NamedTuple):
+class StoredColumn(NamedTuple):
     """Column chunk. column: names from the top of the schema to the column, joined by dots. offset, size: its bytes in
     the file. in_memory: lower bound on the bytes of its values in memory.
     """
@@ -35,11 +35,11 @@ class Chunk(NamedTuple):
     in_memory: int
 
 
-class Group(NamedTuple):
+class StoredRowGroup(NamedTuple):
     """Row group, with its column chunks in the order of the schema."""
 
     rows: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[StoredColumn, ...]
 
     @property
     def size(self) -> int:
@@ -71,11 +71,11 @@ def located(descriptor: int, size: int) -> tuple[int, bytes]:
     return size - length, footer
 
 
-def parsed(footer: bytes, offset: int) -> list[Group]:
+def parsed(footer: bytes, offset: int) -> list[StoredRowGroup]:
     """Return the row groups of a file. footer: bytes from the metadata to the end of the file. offset: offset of the
     footer, at which the column chunks end. Raise Malformed or Unreadable.
     """
-    reader, groups = ThriftReader(footer[:-TAIL], offset), list[Group]()
+    reader, groups = ThriftReader(footer[:-TAIL], offset), list[StoredRowGroup]()
     names: dict[tuple[bytes, ...], str] = {}
     for number, kind in reader.fields():
         if number == _FILE_GROUPS:
@@ -102,7 +102,7 @@ _NUMBERS = {
 }  # fmt: skip
 
 
-def _check(index: int, group: Group, footer_at: int) -> None:
+def _check(index: int, group: StoredRowGroup, footer_at: int) -> None:
     """Raise Malformed if a column chunk is not in the file, and Unreadable if the values need far more memory."""
     for chunk in group.chunks:
         if chunk.size < 0 or not len(MAGIC) <= chunk.offset <= footer_at - chunk.size:
@@ -129,8 +129,8 @@ def _listed(reader: ThriftReader, kind: int, item: Callable[[], T]) -> list[T]:
     return [item() for _ in range(count)]
 
 
-def _group(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> Group:
-    chunks, rows = list[Chunk](), 0
+def _group(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> StoredRowGroup:
+    chunks, rows = list[StoredColumn](), 0
     for number, kind in reader.fields():
         if number == _GROUP_COLUMNS:
             chunks = _listed(reader, kind, lambda: _chunk(reader, names))
@@ -141,11 +141,11 @@ def _group(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> Group:
             reader.skip(kind)
     if not chunks:
         raise reader.malformed("a row group without columns ends")
-    return Group(rows, tuple(chunks))
+    return StoredRowGroup(rows, tuple(chunks))
 
 
-def _chunk(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> Chunk:
-    chunk: Chunk | None = None
+def _chunk(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> StoredColumn:
+    chunk: StoredColumn | None = None
     for number, kind in reader.fields():
         if number == _CHUNK_META:
             reader.wanted(kind, STRUCT)
@@ -161,7 +161,7 @@ def _chunk(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> Chunk:
     return chunk
 
 
-def _metadata(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> Chunk:
+def _metadata(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> StoredColumn:
     """Return the column chunk that its metadata describe. names: names of columns that are known already."""
     numbers, path = dict.fromkeys(_NUMBERS, 0), tuple[bytes, ...]()
     for number, kind in reader.fields():
@@ -178,7 +178,7 @@ def _metadata(reader: ThriftReader, names: dict[tuple[bytes, ...], str]) -> Chun
     name = names.setdefault(path, b".".join(path).decode(errors="replace"))
     begin, dictionary = numbers[_META_DATA_AT], numbers[_META_DICTIONARY_AT]
     values = numbers[_META_VALUES] * _VALUE_BYTES[physical]
-    return Chunk(
+    return StoredColumn(
         name,
         dictionary if dictionary > 0 and (dictionary < begin or not begin) else begin,
         numbers[_META_SIZE],

@@ -60,8 +60,8 @@ class Array(NamedTuple):
 Columns = tuple[tuple[str, int], ...]
 
 
-class Facts(NamedTuple):
-    """Facts about all files of a format without arrays. compression: a value of the key dataset.compression. columns:
+class FileFacts(NamedTuple):
+    """FileFacts about all files of a format without arrays. compression: a value of the key dataset.compression. columns:
     bytes of each column in all Parquet files.
     """
 
@@ -69,7 +69,7 @@ class Facts(NamedTuple):
     columns: Columns = ()
 
 
-NO_FACTS = Facts()
+NO_FACTS = FileFacts()
 
 
 class SampleIndex(NamedTuple):
@@ -95,7 +95,7 @@ class SampleIndex(NamedTuple):
     names: npt.NDArray[np.uint8]
     name_ends: Numbers
     array: Array | None = None
-    facts: Facts = NO_FACTS
+    facts: FileFacts = NO_FACTS
 
     @property
     def compression(self) -> str:
@@ -176,7 +176,7 @@ def file_numbers(dataset: Dataset, samples: npt.NDArray[np.uint64]) -> npt.NDArr
 
 
 def made(
-    folder: str, listing: Listing, samples: list[FileSamples], array: Array | None, facts: Facts = NO_FACTS
+    folder: str, listing: Listing, samples: list[FileSamples], array: Array | None, facts: FileFacts = NO_FACTS
 ) -> SampleIndex:
     """Return the index of scanned files. The index is kept in memory until write() writes it. array: form of the arrays
     in the files. facts: facts about files without arrays.
@@ -249,9 +249,9 @@ def opened(folder: str) -> SampleIndex:
     return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array, facts)
 
 
-def _facts(path: Path) -> Facts:
+def _facts(path: Path) -> FileFacts:
     """Return the facts about files without arrays. Most indexes have no such file."""
-    return msgspec.json.decode(path.read_bytes(), type=Facts) if path.exists() else NO_FACTS
+    return msgspec.json.decode(path.read_bytes(), type=FileFacts) if path.exists() else NO_FACTS
 
 
 def _array(content: bytes) -> Array | None:

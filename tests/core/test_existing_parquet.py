@@ -20,7 +20,7 @@ from dlio_hpc.core.formats.parquet import thrift
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.dataset import parquet_footer, planned_bytes, rank_shares, sample_index
-from dlio_hpc.dataset.parquet_footer import Group
+from dlio_hpc.dataset.parquet_footer import StoredRowGroup
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.dataset.thrift_reader import Malformed
 from tests.support import existing
@@ -50,7 +50,7 @@ def _open(made: Workload, data: Path, steps: int) -> Loader:
     return LOADERS[made.reader.loader](Inputs(made, paths, steps, whole=True))
 
 
-def _groups(path: Path) -> list[Group]:
+def _groups(path: Path) -> list[StoredRowGroup]:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         begin, footer = parquet_footer.located(descriptor, path.stat().st_size)

@@ -22,7 +22,7 @@ from dlio_hpc.core.formats.parquet.library import OpenedFiles
 from dlio_hpc.core.formats.posix import transport
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset import parquet_footer, sample_index
-from dlio_hpc.dataset.parquet_footer import Group
+from dlio_hpc.dataset.parquet_footer import StoredRowGroup
 from dlio_hpc.dataset.sample_layout import Place, Places, SampleLayout
 from dlio_hpc.dataset.thrift_reader import Malformed
 
@@ -45,7 +45,7 @@ class ChunkReader:
         self._index = sample_index.of(workload.dataset)
         self._transport = transport(workload, paths, None)
         self._lock = threading.Lock()
-        self._footers: OrderedDict[int, list[Group]] = OrderedDict()
+        self._footers: OrderedDict[int, list[StoredRowGroup]] = OrderedDict()
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         reads = ReadRequests([], [], [], [])
@@ -60,14 +60,14 @@ class ChunkReader:
                     begin += chunk.size
         self._transport.fetch(reads, tally)
 
-    def _group(self, place: Place, tally: Tally) -> Group:
+    def _group(self, place: Place, tally: Tally) -> StoredRowGroup:
         """Return the row group that is a sample. Raise InvalidRun if it is not as the scan has found it."""
         groups = self._footer(place.file, tally)
         if place.within >= len(groups) or groups[place.within].size != place.size:
             raise unplanned(f"{self._paths(place.file)}: row group {place.within} has not {place.size} bytes")
         return groups[place.within]
 
-    def _footer(self, number: int, tally: Tally) -> list[Group]:
+    def _footer(self, number: int, tally: Tally) -> list[StoredRowGroup]:
         """Return the row groups of a file. Threads that need the footer at the same time read it once."""
         with self._lock:
             if number not in self._footers:
@@ -76,7 +76,7 @@ class ChunkReader:
                     self._footers.popitem(last=False)
             return self._footers[number]
 
-    def _read_footer(self, number: int, tally: Tally) -> list[Group]:
+    def _read_footer(self, number: int, tally: Tally) -> list[StoredRowGroup]:
         assert self._index is not None
         begin, before = int(self._index.begins[number]), tally.bytes_read
         footer = bytearray(int(self._index.sizes[number]) - begin)

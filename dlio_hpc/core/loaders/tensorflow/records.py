@@ -25,9 +25,6 @@ from dlio_hpc.dataset.sample_order import Order
 # Parameters of mallopt(3), and the largest value to which malloc raises M_MMAP_THRESHOLD by itself.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _LARGEST_THRESHOLD = -1, -3, 32 << 20
 
-# TensorFlow's names of compressions.
-_COMPRESSION_TYPES = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
-
 Withins = npt.NDArray[np.int64]
 
 
@@ -50,7 +47,7 @@ class Records:
         self._paths = paths
         self._preprocessing = DatasetPreprocessing(tf, workload)
         self._places = SampleLayout(workload.dataset)
-        self._compression = _COMPRESSION_TYPES[workload.dataset.compression]
+        self._compression = workload.dataset.compression.upper() if workload.dataset.is_packed else ""
         self._opens = 0
         self._left = 0  # bytes of the files opened in this epoch that are not counted yet
         self._sizes: dict[int, int] = {}
