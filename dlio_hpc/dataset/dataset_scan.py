@@ -170,7 +170,7 @@ def _facts(listing: Listing, files: list[ScannedFile]) -> FileFacts:
     readers take one compression and the same columns for all of them.
     """
     compressions = {name: file.compression for name, file in zip(listing.names, files, strict=True) if file.compression}
-    packing = _common(listing, compressions, "compression", lambda text: text) or "none"
+    packing = _common(listing, compressions, "compression", str) or "none"
     columns = {
         name: tuple(column for column, _ in file.columns)
         for name, file in zip(listing.names, files, strict=True)
@@ -181,14 +181,14 @@ def _facts(listing: Listing, files: list[ScannedFile]) -> FileFacts:
     return FileFacts(packing, tuple(zip(names, sizes, strict=True)) if names else ())
 
 
-def _common(listing: Listing, of_files: dict[str, F], what: str, words: Callable[[F], str]) -> F | None:
+def _common(listing: Listing, of_files: dict[str, F], what: str, text: Callable[[F], str]) -> F | None:
     """Return the fact that all files have in common; None if there are no files. of_files: the fact by file."""
     first = next(iter(of_files), None)
     for name, fact in of_files.items():
         if first is not None and fact != of_files[first]:
             raise ConfigError(
-                f"{os.path.join(listing.folder, name)} has the {what} {words(fact)}, but {first} has "
-                f"{words(of_files[first])}; choose a pattern that matches only files with the same {what}"
+                f"{os.path.join(listing.folder, name)} has the {what} {text(fact)}, but {first} has "
+                f"{text(of_files[first])}; choose a pattern that matches only files with the same {what}"
             )
     return None if first is None else of_files[first]
 

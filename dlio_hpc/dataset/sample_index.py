@@ -61,7 +61,7 @@ Columns = tuple[tuple[str, int], ...]
 
 
 class FileFacts(NamedTuple):
-    """FileFacts about all files of a format without arrays. compression: a value of the key dataset.compression. columns:
+    """Facts about all files of a format without arrays. compression: a value of the key dataset.compression. columns:
     bytes of each column in all Parquet files.
     """
 
