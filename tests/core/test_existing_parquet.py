@@ -162,6 +162,24 @@ def test_other_ways_to_read(tmp_path: Path, keys: dict[str, Any]) -> None:
     opened.close()
 
 
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_row_groups_take_less_memory_than_a_batch(tmp_path: Path, mode: str) -> None:
+    data = tmp_path / "data"
+    existing.tables(data, (6, 6), 2000)
+    made = _scanned(tmp_path, mode=mode, batch_size=4, prefetch=0)
+    opened, usual = _open(made, data, 3), pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    for _ in opened.epoch(Order(made.dataset, made.reader, 0), 0, 12, 3):
+        assert not pool.bytes_allocated(), "the table is gone before the next one is read"
+    _, most = tracemalloc.get_traced_memory()  # without the batch itself
+    tracemalloc.stop()
+    pa.set_memory_pool(usual)
+    opened.close()
+    assert max(most, pool.max_memory()) < 4 * made.dataset.largest
+
+
 @pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
 @pytest.mark.parametrize("version", ["1.0", "2.6"])
 @pytest.mark.parametrize("page", ["1.0", "2.0"])

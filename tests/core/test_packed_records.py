@@ -272,6 +272,21 @@ def test_a_bomb_needs_no_memory(tmp_path: Path) -> None:
         assert most < 8 << 20
 
 
+def test_streams_take_less_memory_than_a_batch(tmp_path: Path) -> None:
+    sample = Sample(bytes=Size(1 << 20))
+    dataset = Dataset("tfrecord", 2, 12, sample, compression="gzip", random_bits=8, level=1)
+    _write(tmp_path, dataset)
+    made = Workload("w", dataset, reader=Reader(mode="framework", batch_size=4, prefetch=0))
+    opened = _open(made, tmp_path, 6)
+    tracemalloc.start()
+    for _ in opened.epoch(Order(dataset, made.reader, 0), 0, 24, 6):
+        pass
+    _, most = tracemalloc.get_traced_memory()  # without the batch itself
+    tracemalloc.stop()
+    opened.close()
+    assert most < 2 << 20
+
+
 def test_members_of_a_gzip_file_follow_each_other() -> None:
     """As tools that compress in parallel write them, and as TensorFlow reads them."""
     data = gzip.compress(b"abc" * 100_000) + gzip.compress(b"") + gzip.compress(b"x")

@@ -110,8 +110,10 @@ class TableReader:
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         for place, row in zip(places, buffer.rows, strict=False):
-            _, table = self._files.row_group(place.file, place.within, tally, place.size, self._columns)
-            _fill(row[: place.size], table)
+            # The table has no name, so that its memory is free before the next one is read.
+            _fill(
+                row[: place.size], self._files.row_group(place.file, place.within, tally, place.size, self._columns)[1]
+            )
 
     def close(self) -> None:
         self._files.close()
