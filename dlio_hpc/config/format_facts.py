@@ -12,7 +12,8 @@ class FormatFacts(NamedTuple):
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
     between samples. holds_arrays: whether a file can hold several arrays. holds_bytes: whether samples are bytes
-    without a shape. holds_image: whether a file is an encoded image. least: smallest size of a sample in bytes.
+    without a shape. holds_image: whether a file is an encoded image. maps: whether
+    the library can map files into memory. least: smallest size of a sample in bytes.
     compressions: compressions that the format supports. packs_files: whether a file is compressed as a whole, so that
     none of its samples can be read alone.
     """
@@ -26,6 +27,7 @@ class FormatFacts(NamedTuple):
     holds_arrays: bool = False
     holds_bytes: bool = False
     holds_image: bool = False
+    maps: bool = False
     least: int = 1
     compressions: tuple[Compression, ...] = ("none",)
     packs_files: bool = False
@@ -44,7 +46,7 @@ FORMATS: dict[FormatName, FormatFacts] = {
     "npz": FormatFacts(
         "NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip"), packs_files=True
     ),
-    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True),
+    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, maps=True),
     "jpeg": _IMAGE._replace(title="JPEG"),
     "png": _IMAGE._replace(title="PNG"),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),

@@ -104,6 +104,18 @@ def _npy(folder: Path, dataset: Dataset) -> Callable[[], None]:
     return loop
 
 
+def _pillow(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Decode each file as torchvision's ImageFolder does."""
+    from PIL import Image
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            with open(_path(folder, number), "rb") as file:
+                Image.open(file).load()
+
+    return loop
+
+
 def _h5py(folder: Path, dataset: Dataset) -> Callable[[], None]:
     batch = np.empty((BATCH, BYTES.size), np.uint8)
 
@@ -227,12 +239,15 @@ class Case(NamedTuple):
 NPZ, NPY, HDF5, RECORDS = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in ("npz", "npy", "hdf5", "tfrecord"))
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
 PACKED = Dataset("tfrecord", 4, PER_FILE, BYTES, compression="gzip", random_bits=4)
+JPEG, PNG = (Dataset(kind, FILES * PER_FILE, 1, Sample(bytes=Size(110_000))) for kind in ("jpeg", "png"))
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
 _STREAMED, _WHOLE = partial(_inflated, 256 << 10, True), partial(_inflated, 1 << 20, False)
-SETS = (NPZ, NPY, SINGLE, HDF5, RECORDS, PACKED, CSV)
+SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
+    Case("jpeg 110 kB, framework / Pillow", JPEG, "framework", "native", _pillow, GOAL),
+    Case("png 110 kB, framework / Pillow", PNG, "framework", "native", _pillow, GOAL),
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
     Case("csv, framework / pandas.read_csv", CSV, "framework", "native", _pandas, GOAL),
     Case("csv, posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),
