@@ -173,8 +173,6 @@ def test_row_groups_take_less_memory_than_two_batches(tmp_path: Path, mode: str)
     tracemalloc.start()
     for _ in opened.epoch(Order(made.dataset, made.reader, 0), 0, 12, 3):
         pass  # threads of pyarrow free the last row group a little later
-            "threads of pyarrow may not have freed the last one yet"
-        )
     _, most = tracemalloc.get_traced_memory()  # without the batch itself
     tracemalloc.stop()
     pa.set_memory_pool(usual)
