@@ -18,8 +18,10 @@ from dlio_hpc.config.image_keys import ImageShape
 CSV_VALUE = 10
 # Bytes that a TFRecord file adds to each record: its length and two checksums.
 TFRECORD_FRAME = 16
-# Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
+# Default level of gzip and zlib; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
+# Compressions that have levels.
+LEVELLED = ("gzip", "zlib")
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # NumPy's string for a type: byte order, kind, and number of bytes, or of characters of four bytes if the kind is U.
 _STORED_TYPE = r"^[<>|]([A-Za-z])([1-9][0-9]*)(\[[0-9A-Za-z]+\])?$"
@@ -213,6 +215,8 @@ class Scan(Struct, frozen=True, forbid_unknown_fields=True):
     """Reason why only the library can read the samples; empty if the samples can also be read at their offsets, or if
     the reason is not known. Example: they are compressed
     """
+    columns: dict[str, units.Size] = {}
+    """Bytes of each column in all Parquet files, by the names of the file. Example: {label: 12 KiB}"""
 
 
 class Existing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -246,7 +250,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "jpeg", "png"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -291,9 +295,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     Example: {bytes: 64 KiB}
     """
     compression: Compression = "none"
-    """Compression of the files. gzip is available for HDF5 and npz, lzf for HDF5 only."""
+    """Compression of the files. gzip is available for HDF5, npz and TFRecord, zlib for TFRecord only, lzf for HDF5
+    only.
+    """
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
-    """Compression level of gzip; null: 4. Example: 5"""
+    """Compression level of gzip and zlib; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
     """Number of random bits in each byte of the contents. 8: the contents cannot be compressed. Fewer bits compress
     better.
@@ -412,6 +418,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return self.format == "hdf5" and self.chunk_shape is not None
 
     @property
+    def is_packed(self) -> bool:
+        """Whether each file is compressed as a whole, so that it must be decompressed from its beginning."""
+        return self.compression != "none" and FORMATS[self.format].packs_files
+
+    @property
     def all_columns(self) -> tuple[Column, ...]:
         """The columns of a Parquet file."""
         if self.columns is not None:
@@ -421,12 +432,18 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of the columns of a Parquet file."""
+        """The names of the columns of a Parquet file. In an existing file, names of nested columns have dots."""
+        if self.existing is not None:
+            return tuple(self.scan.columns) if self.scan is not None else ()
         return tuple(column.name or f"x{number}" for number, column in enumerate(self.all_columns))
 
     @property
     def row_group_samples(self) -> int:
-        """Number of samples in each row group of a Parquet file. The last row group of a file may have fewer."""
+        """Number of samples in each row group of a Parquet file. The last row group of a file may have fewer. In an
+        existing file, each row group is a sample.
+        """
+        if self.existing is not None:
+            return 1
         samples = self.row_group or max(1, _ROW_GROUP // self.sample.size)
         return min(samples, self.samples_per_file)
 
@@ -492,7 +509,7 @@ def _check(dataset: Dataset) -> None:
             compression not in FORMATS[kind].compressions,
             f"compression={compression} needs format={_COMPRESSING}, not {kind}",
         ),
-        (dataset.level is not None and compression != "gzip", "level needs compression=gzip"),
+        (dataset.level is not None and compression not in LEVELLED, "level needs compression=gzip or zlib"),
         (
             dataset.compression_ratio is not None and dataset.random_bits != 8,
             "compression_ratio and random_bits both determine compressibility: set only one of them",
@@ -503,7 +520,7 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
-            "compression_ratio: gzip's level 0 does not compress; set level 1 to 9",
+            "compression_ratio: level 0 does not compress; set level 1 to 9",
         ),
         (
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),

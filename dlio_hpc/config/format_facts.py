@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "null"]
-Compression = Literal["none", "gzip", "lzf"]
+Compression = Literal["none", "gzip", "zlib", "lzf"]
 
 
 class FormatFacts(NamedTuple):
@@ -14,7 +14,8 @@ class FormatFacts(NamedTuple):
     between samples. holds_arrays: whether a file can hold several arrays. holds_bytes: whether samples are bytes
     without a shape. holds_image: whether a file is an encoded image. maps: whether
     the library can map files into memory. least: smallest size of a sample in bytes.
-    compressions: compressions that the format supports.
+    compressions: compressions that the format supports. packs_files: whether a file is compressed as a whole, so that
+    none of its samples can be read alone.
     """
 
     title: str
@@ -29,6 +30,7 @@ class FormatFacts(NamedTuple):
     maps: bool = False
     least: int = 1
     compressions: tuple[Compression, ...] = ("none",)
+    packs_files: bool = False
 
 
 _IMAGE = FormatFacts(
@@ -37,11 +39,13 @@ _IMAGE = FormatFacts(
 )  # fmt: skip
 
 FORMATS: dict[FormatName, FormatFacts] = {
-    "tfrecord": FormatFacts("TFRecord", stays_open=True),
+    "tfrecord": FormatFacts("TFRecord", stays_open=True, compressions=("none", "gzip", "zlib"), packs_files=True),
     "hdf5": FormatFacts(
         "HDF5", "h5py", caches_open=True, stays_open=True, holds_arrays=True, compressions=("none", "gzip", "lzf")
     ),
-    "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
+    "npz": FormatFacts(
+        "NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip"), packs_files=True
+    ),
     "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, maps=True),
     "jpeg": _IMAGE._replace(title="JPEG"),
     "png": _IMAGE._replace(title="PNG"),

@@ -275,25 +275,60 @@ def reads_records(dataset: Dataset, reader: Reader) -> bool:
     return reader.loader == "tensorflow" and reads_streams(dataset, reader)
 
 
+def loads_files(dataset: Dataset, reader: Reader) -> bool:
+    """Return whether a whole file is loaded to read one of its samples."""
+    if reader.mapped:
+        return False
+    if reader.mode == "posix":
+        return dataset.is_packed
+    by_workers = dataset.is_packed and reader.loader == "pytorch" and reader.shuffle.samples
+    return by_workers or FORMATS[dataset.format].loads_whole
+
+
 def columns_read(dataset: Dataset, reader: Reader) -> tuple[int, ...]:
-    """Return the positions of the columns to read from a Parquet file, in the order of the file."""
+    """Return the positions of the columns to read from a Parquet file, in the order of the file. The name of a column
+    of an existing file stands for all columns that are nested in it, too, as in pyarrow.
+    """
     names = dataset.column_names
-    return tuple(at for at, name in enumerate(names) if reader.columns is None or name in reader.columns)
+    if reader.columns is None:
+        return tuple(range(len(names)))
+    if dataset.existing is None:
+        return tuple(at for at, name in enumerate(names) if name in reader.columns)
+    return tuple(at for at, name in enumerate(names) if not outer_names(name).isdisjoint(reader.columns))
+
+
+def outer_names(column: str) -> set[str]:
+    """Return the name of a column, and the names of the columns in which it is nested."""
+    return set(itertools.accumulate(column.split("."), "{}.{}".format))
 
 
 def sample_bytes_read(dataset: Dataset, reader: Reader) -> int:
-    """Return how many bytes of a sample are read: all bytes, or the bytes of the columns that are read."""
+    """Return how many bytes of a sample are read: all bytes, or the bytes of the columns that are read. If sizes vary,
+    this is the mean.
+    """
     if reader.columns is None or dataset.format != "parquet":
         return dataset.sample_bytes
+    if dataset.scan is not None:
+        return max(1, round(bytes_read(dataset, reader, dataset.samples) / dataset.samples))
     columns = dataset.all_columns
     return sum(columns[at].bytes for at in columns_read(dataset, reader))
+
+
+def bytes_read(dataset: Dataset, reader: Reader, samples: int) -> int:
+    """Return how many bytes of `samples` samples of Parquet files are read. If sizes vary, the result is exact only for
+    the whole dataset.
+    """
+    if dataset.scan is None:
+        return samples * sample_bytes_read(dataset, reader)
+    sizes = list(dataset.scan.columns.values())
+    return sum(sizes[at] for at in columns_read(dataset, reader)) * samples // dataset.samples
 
 
 def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None], ...]:
     """Return which parts of a sample in memory are read, as half-open ranges of bytes. An end of None is the end of the
     sample. Adjacent columns of a Parquet file form one part.
     """
-    if reader.columns is None or dataset.format != "parquet":
+    if reader.columns is None or dataset.format != "parquet" or dataset.existing is not None:
         return ((0, None),)
     ends = list(itertools.accumulate(column.bytes for column in dataset.all_columns))
     spans: list[tuple[int, int | None]] = []
@@ -307,11 +342,11 @@ def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None]
 
 def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     """Return whether a file stays open after a sample was read, so that other samples of the file can be read."""
-    if dataset.format == "null" or by_streams(dataset, reader):
+    if dataset.format == "null" or dataset.is_packed or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
         return FORMATS[dataset.format].stays_open
-    return dataset.compression == "none" or dataset.format == "hdf5"
+    return True
 
 
 def keeps_data(dataset: Dataset, reader: Reader) -> bool:

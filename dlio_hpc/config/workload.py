@@ -234,9 +234,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return reader.transfer_size
         if reader.mode == "framework":
             return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
-        if dataset.format == "npz" and dataset.compression != "none":
+        if dataset.is_packed:
             return units.Size(1 << 20)
-        if dataset.format == "parquet":
+        if dataset.format == "parquet" and dataset.existing is None:
             size = dataset.row_group_samples * max(column.bytes for column in dataset.all_columns)
         else:
             chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
@@ -349,7 +349,10 @@ def _read(name: str) -> Draft:
 
 
 # Keys of a dataset that the scan of existing files sets.
-_SCANNED = ("files", "samples_per_file", "sample", "chunk", "compression", "level", "random_bits", "compression_ratio")
+_SCANNED = (
+    "files", "samples_per_file", "sample", "chunk", "columns", "row_group", "compression", "level", "random_bits",
+    "compression_ratio",
+)  # fmt: skip
 
 
 def _unused(data: dict[str, Any], source: str) -> Iterator[str]:

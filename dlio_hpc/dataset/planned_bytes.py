@@ -29,7 +29,7 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
     if workload.reader.load == "memory":
         samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
     if workload.dataset.format == "parquet":
-        return samples * reader_keys.sample_bytes_read(workload.dataset, workload.reader)
+        return reader_keys.bytes_read(workload.dataset, workload.reader, samples)
     return workload.dataset.bytes_of(samples)
 
 
@@ -147,7 +147,8 @@ def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
     """Return how many bytes are read from a file to get its records `first` to `last` (exclusive). Whole requests are
-    read, but not beyond the end of the file. If records are shuffled, the whole file is read.
+    read, but not beyond the end of the file. If records are shuffled, the whole file is read. A compressed file is read
+    from its beginning.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
@@ -155,5 +156,7 @@ def _of_file(workload: Workload, first: int, last: int) -> int:
         return 0
     if workload.reader.shuffle.samples:
         return dataset.samples_per_file * record
+    if dataset.is_packed:
+        return last * record
     request = workload.request_size or TENSORFLOW_BUFFER
     return min(-(-(last - first) * record // request) * request, (dataset.samples_per_file - first) * record)

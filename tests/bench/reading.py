@@ -1,6 +1,7 @@
 """Reading through libraries by one rank with samples of 1 MiB, each compared with a bare loop over the same files."""
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +46,7 @@ def _smaller(dataset: Dataset, factor: int) -> Dataset:
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:
-    return folder / f"{dataset.format}-{dataset.files}"
+    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}"
 
 
 def _path(folder: Path, number: int) -> str:
@@ -143,6 +144,52 @@ def _records(folder: Path, dataset: Dataset) -> Callable[[], None]:
     return loop
 
 
+def _packed_records(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    import tensorflow as tf
+
+    files = [_path(folder, number) for number in range(dataset.files)]
+    records = tf.data.TFRecordDataset(files, dataset.compression.upper(), buffer_size=256 << 10)
+    arrays = records.map(lambda record: tf.io.decode_raw(record, tf.uint8), 1, deterministic=True).batch(BATCH)
+
+    def loop() -> None:
+        read = sum(len(batch) for batch in arrays)
+        assert read == dataset.samples
+
+    return loop
+
+
+def _inflated(block: int, verifies: bool, folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Decompress files in requests of `block` bytes, and cut the records. verifies: whether to verify checksums."""
+    import google_crc32c
+
+    batch = np.empty((BATCH, BYTES.size), np.uint8)
+
+    def pieces(path: str) -> Iterator[bytes]:
+        inflate = zlib.decompressobj(31)
+        with open(path, "rb", buffering=0) as file:
+            while packed := file.read(block):
+                while packed:
+                    yield inflate.decompress(packed, 256 << 10)
+                    packed = inflate.unconsumed_tail
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            held, sample = bytearray(), 0
+            for piece in pieces(_path(folder, number)):
+                held += piece
+                if len(held) >= BYTES.size + 16:
+                    record = np.frombuffer(held, np.uint8, BYTES.size, 12)
+                    batch[sample % BATCH] = record
+                    if verifies:
+                        google_crc32c.value(batch[sample % BATCH])
+                    del record
+                    del held[: BYTES.size + 16]
+                    sample += 1
+            assert sample == dataset.samples_per_file
+
+    return loop
+
+
 def _data_loader(folder: Path, dataset: Dataset) -> Callable[[], None]:
     """Load a file per sample in a worker process, and collate batches, as an application does."""
     import torch
@@ -191,9 +238,11 @@ class Case(NamedTuple):
 
 NPZ, NPY, HDF5, RECORDS = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in ("npz", "npy", "hdf5", "tfrecord"))
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
+PACKED = Dataset("tfrecord", 4, PER_FILE, BYTES, compression="gzip", random_bits=4)
 JPEG, PNG = (Dataset(kind, FILES * PER_FILE, 1, Sample(bytes=Size(110_000))) for kind in ("jpeg", "png"))
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
-SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, CSV)
+_STREAMED, _WHOLE = partial(_inflated, 256 << 10, True), partial(_inflated, 1 << 20, False)
+SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
@@ -204,5 +253,16 @@ CASES = (
     Case("csv, posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),
     Case("tfrecord, framework, native / TFRecordDataset", RECORDS, "framework", "native", _records, ""),
     Case("tfrecord, loader tensorflow / TFRecordDataset", RECORDS, "framework", "tensorflow", _records, ">= 0.9"),
+    Case("tfrecord gzip, framework, native / zlib", PACKED, "framework", "native", _STREAMED, ">= 0.9"),
+    Case("tfrecord gzip, posix / zlib", PACKED, "posix", "native", _WHOLE, ">= 0.85"),
+    Case("tfrecord gzip, framework, native / TFRecordDataset", PACKED, "framework", "native", _packed_records, ""),
+    Case(
+        "tfrecord gzip, loader tensorflow / TFRecordDataset",
+        PACKED,
+        "framework",
+        "tensorflow",
+        _packed_records,
+        ">= 0.9",
+    ),
     Case("npz 1 per file, loader pytorch / DataLoader", SINGLE, "framework", "pytorch", _data_loader, GOAL),
 )

@@ -197,7 +197,7 @@ OVERRIDES = (
         DEMO + "-S dataset.compression=gzip -S dataset.format=raw",
         (
             "with -S dataset.compression=gzip -S dataset.format=raw",
-            "compression=gzip needs format=hdf5",
+            "compression=gzip needs format=tfrecord (gzip, zlib) or hdf5 (gzip, lzf)",
             "not raw",
         ),
     ),
@@ -725,7 +725,7 @@ EXISTING = (
     Mistake(
         "compressed records",
         DEMO + "-d data --existing '*' -S dataset.format=tfrecord",
-        ("a.tfrecord is compressed (compression_type GZIP)",),
+        ("a.tfrecord is truncated or corrupted", "between byte 0 and byte 16", "compression_type GZIP"),
         {"data/a.tfrecord": b"\x1f\x8b\x08\x00aaaaaaaaaaaa"},
     ),
     Mistake(

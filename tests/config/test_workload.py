@@ -185,8 +185,11 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ((_H5, "dataset.chunk={}"), "dataset.chunk: give either bytes or shape"),
         ((_H5, "dataset.chunk={bytes: 1, shape: [1]}"), "dataset.chunk: give either bytes or shape"),
         ((_H5, "dataset.samples_per_file=9000", "dataset.chunk=8GiB"), "HDF5 requires chunks smaller than 4 GiB"),
-        (("dataset.format=tfrecord", "dataset.compression=gzip"), "compression=gzip needs format=hdf5"),
-        (("dataset.compression=lzf",), "compression=lzf needs format=hdf5 (gzip, lzf) or npz (gzip), not npz"),
+        (
+            ("dataset.format=csv", "dataset.compression=gzip"),
+            "compression=gzip needs format=tfrecord (gzip, zlib) or hdf5",
+        ),
+        (("dataset.compression=lzf",), "zlib) or hdf5 (gzip, lzf) or npz (gzip), not npz"),
         (("dataset.format=raw", *_ARRAYS), "dataset: arrays needs format=npz or hdf5; a file of format=raw cannot"),
         (("dataset.compression=gzip", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),
         ((_H5, "dataset.chunk=64", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),

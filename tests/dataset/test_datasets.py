@@ -36,6 +36,8 @@ _STORED: dict[str, tuple[str, ...]] = {
     "npz gzip": ("dataset.compression=gzip", "dataset.random_bits=3"),
     "tfrecord": ("dataset.format=tfrecord",),
     "tfrecord spread": ("dataset.format=tfrecord", *_SPREAD),
+    "tfrecord gzip": ("dataset.format=tfrecord", "dataset.compression=gzip", "dataset.random_bits=3", *_SPREAD),
+    "tfrecord zlib": ("dataset.format=tfrecord", "dataset.compression=zlib", "dataset.random_bits=3"),
     "hdf5": ("dataset.format=hdf5",),
     "hdf5 spread": ("dataset.format=hdf5", *_SPREAD),
     "hdf5 arrays": ("dataset.format=hdf5", *_ARRAYS),

@@ -33,6 +33,8 @@ _PARTIAL = {
     ("reports/advice.py", "pytorch tensorflow"): "loaders with a name of their own",
     ("programs/characterize/candidates.py", "bytes"): "a chunk that is given by its size",
     ("programs/files/library_marks.py", "hdf5 npz tfrecord"): "formats with a header",
+    ("dataset/inflate.py", "gzip zlib"): "compressions of whole files",
+    ("core/formats/packed_records.py", "gzip zlib"): "compressions of whole files",
     ("config/dlio_benchmark/dataset.py", "jpeg png"): "images",
     ("config/workload.py", "bytes"): "the size of the samples of a workload without a dataset",
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
