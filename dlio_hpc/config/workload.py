@@ -218,11 +218,12 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def brings_neighbours(self) -> bool:
         """Whether the kernel fetches far more bytes from storage than are requested. This happens if the samples of a
-        file are read in random order, or if a file is only a few pages long.
+        file are read in random order, if a file is only a few pages long, or if files are mapped into memory.
         """
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
-        return in_any_order or dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES
+        is_small = dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES
+        return in_any_order or is_small or self.reader.mapped
 
     @property
     def request_size(self) -> units.Size | None:

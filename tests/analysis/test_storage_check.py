@@ -259,6 +259,27 @@ def test_disks_that_delivered_less_than_the_kernel_counted_prove_memory() -> Non
         assert (epoch.cached, epoch.source) == (cached, source), (fetched, below)
 
 
+@pytest.mark.parametrize(
+    ("read", "resident", "outcome"),
+    [
+        (16, 0.04, "unknown"),
+        (16, 0.002, "storage"),
+        (256, 0.04, "storage"),
+        (128, 0.04, "storage"),
+        (16, 0.9, "cached"),
+    ],
+)
+def test_neighbouring_pages_do_not_hide_those_in_memory(read: int, resident: float, outcome: str) -> None:
+    """Of a dataset of 256 MiB, 4 % may be all that an epoch of 16 MiB reads in random order. The count has more bytes
+    than were read, because neighbouring pages are fetched, too.
+    """
+    counts = {"bytes_read": read * MIB, "storage_bytes_read": 300 * MIB, "page_cache_fraction": resident}
+    verdict = _judge("ext4", counts, shuffle=Shuffle(files=True, samples=True))
+    assert verdict.outcome() == outcome
+    if outcome == "unknown":
+        assert "up to 64 % of what the epoch read may have been in memory before" in verdict.text()
+
+
 def test_fewer_bytes_of_compressed_files_are_not_bytes_from_memory() -> None:
     counts = {"storage_bytes_read": 114 * MIB, "page_cache_fraction": 0.0}
     for fact in ("compressed", "compress=zstd:3", "compress-force=lzo"):
