@@ -18,6 +18,7 @@ from dlio_hpc.analysis.storage_check import Storage
 from dlio_hpc.base import units
 from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.config.reader_keys import Shuffle
 from dlio_hpc.core import cache_facts, client_counters, page_cache, procfs, run_file_systems
 from dlio_hpc.darshan.verdict_file import Bytes, LogVerdict
 from dlio_hpc.dataset import rank_shares
