@@ -16,6 +16,10 @@ from dlio_hpc.config.format_facts import FORMATS, Compression, FormatName
 CSV_VALUE = 10
 # Bytes that a TFRecord file adds to each record: its length and two checksums.
 TFRECORD_FRAME = 16
+# Bytes of a block of a tar file. A member has a header of one block, and its data are padded to whole blocks.
+TAR_BLOCK = 512
+# Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
+_LARGEST_MEMBER = 2**33
 # Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
@@ -243,7 +247,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "tar"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -260,7 +264,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """Shape or size of a sample. Example: {bytes: 150 KiB}"""
     arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
     """Sizes in bytes of the arrays of a sample, for npz and HDF5 files with several arrays, such as images, masks and
-    labels; null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]
+    labels, and of the members of a sample in tar files; null: one array, or one member. The sizes add up to
+    `sample.bytes`. If `sample.stdev` is set, which tar files allow, the size of the first member varies. Example: [76
+    KiB, 12 KiB, 8]
     """
     columns: Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)] | None = None
     """Columns of Parquet files; null: one column `x` with the values of `sample`. The bytes of a sample follow from the
@@ -435,6 +441,12 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return math.ceil(an_average_group * self.samples / samples)
 
     @property
+    def framing_bytes(self) -> int:
+        """Bytes of headers and padding in a tar dataset, without the ends of its files."""
+        sizes = self.arrays or (self.sample.size,)
+        return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) if self.format == "tar" else 0
+
+    @property
     def is_stored(self) -> bool:
         """Whether the dataset has files: sample files, or auxiliary files that runs read."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
@@ -498,6 +510,10 @@ def _check(dataset: Dataset) -> None:
         (
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
             "format=csv contains numbers: set sample.shape, and dtype float32",
+        ),
+        (
+            kind == "tar" and dataset.existing is None and dataset.largest >= _LARGEST_MEMBER,
+            "format=tar: a member of a tar file must be smaller than 8 GiB; lower the size of the sample",
         ),
         (
             kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
@@ -583,9 +599,9 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "leave arrays null",
         ),
         (
-            sample.bytes is None or sample.stdev is not None,
+            sample.bytes is None or (sample.stdev is not None and dataset.format != "tar"),
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
-            "shape, dtype and stdev null",
+            "shape and dtype null, and stdev except for format=tar",
         ),
         (min(arrays) < 1, "arrays: each array of a sample must have at least 1 byte"),
         (

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "raw", "csv", "parquet", "null"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "raw", "csv", "parquet", "tar", "null"]
 Compression = Literal["none", "gzip", "lzf"]
 
 
@@ -12,7 +12,9 @@ class FormatFacts(NamedTuple):
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
     between samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format
-    supports.
+    supports. streams: whether the native loader reads files front to back in framework mode. splits_samples: whether a
+    sample may need several requests, although the dataset has no arrays. size_step: number of bytes of which random
+    sizes of samples differ from the mean by a multiple.
     """
 
     title: str
@@ -23,10 +25,13 @@ class FormatFacts(NamedTuple):
     stays_open: bool = False
     holds_arrays: bool = False
     compressions: tuple[Compression, ...] = ("none",)
+    streams: bool = False
+    splits_samples: bool = False
+    size_step: int = 1
 
 
 FORMATS: dict[FormatName, FormatFacts] = {
-    "tfrecord": FormatFacts("TFRecord", stays_open=True),
+    "tfrecord": FormatFacts("TFRecord", stays_open=True, streams=True),
     "hdf5": FormatFacts(
         "HDF5", "h5py", caches_open=True, stays_open=True, holds_arrays=True, compressions=("none", "gzip", "lzf")
     ),
@@ -34,6 +39,11 @@ FORMATS: dict[FormatName, FormatFacts] = {
     "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
-    "parquet": FormatFacts("Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True),
+    "parquet": FormatFacts(
+        "Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True, splits_samples=True
+    ),
+    "tar": FormatFacts(
+        "webdataset shards", stays_open=True, holds_arrays=True, streams=True, splits_samples=True, size_step=512
+    ),
     "null": FormatFacts("no data"),
 }

@@ -248,27 +248,32 @@ def _check(reader: Reader) -> None:
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether samples are read in the order of TFRecordDataset: each file is a stream, which is read record by
-    record from its beginning. With every loader, this applies to TFRecord files in framework mode, unless the samples
-    of all files are mixed.
+    """Return whether samples are read in the order of TFRecordDataset and webdataset: each file is a stream, which is
+    read sample by sample from its beginning. With every loader, this applies to TFRecord and tar files in framework
+    mode, unless the samples of all files are mixed.
     """
     return (
         reader.mode == "framework"
-        and dataset.format == "tfrecord"
+        and FORMATS[dataset.format].streams
         and not (reader.shuffle.files and reader.shuffle.samples)
     )
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. Without PyTorch, the result is the result of reads_streams().
-    With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the records.
+    """Return whether the loader reads files as streams. With the native loader, the result is the result of
+    reads_streams(). With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the
+    samples. With TensorFlow, it is True only for the files that TensorFlow itself reads.
     """
-    return reader.loader != "pytorch" and reads_streams(dataset, reader)
+    return (
+        reader.loader != "pytorch"
+        and reads_streams(dataset, reader)
+        and (reader.loader == "native" or reads_records(dataset, reader))
+    )
 
 
 def reads_records(dataset: Dataset, reader: Reader) -> bool:
     """Return whether TensorFlow itself, and not dlio-hpc, reads the files."""
-    return reader.loader == "tensorflow" and reads_streams(dataset, reader)
+    return reader.loader == "tensorflow" and dataset.format == "tfrecord" and reads_streams(dataset, reader)
 
 
 def columns_read(dataset: Dataset, reader: Reader) -> tuple[int, ...]:
@@ -327,7 +332,7 @@ def can_reopen(dataset: Dataset, reader: Reader) -> bool:
     if reader.mode == "framework":
         return dataset.format in ("hdf5", "tfrecord") and keeps_handles(dataset, reader)
     is_whole = dataset.arrays is None and not dataset.is_chunked and dataset.compression == "none"
-    return is_whole and dataset.format != "parquet" and keeps_handles(dataset, reader)
+    return is_whole and not FORMATS[dataset.format].splits_samples and keeps_handles(dataset, reader)
 
 
 def fits_blocks(dataset: Dataset) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.dataset import sample_index
 from dlio_hpc.dataset.sample_index import SampleIndex
 from dlio_hpc.dataset.sample_order import mix, mix_all
@@ -103,6 +104,9 @@ class SampleLayout:
         self._array_shape = dataset.array_shape
         self._mean = dataset.sample.size
         self._stdev = dataset.sample.stdev or 0
+        self._step = FORMATS[dataset.format].size_step
+        first = dataset.arrays[0] if dataset.arrays else self._mean
+        self._most = min(int(first) - 1, 6 * self._stdev) // self._step * self._step
         self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
 
     def of(self, samples: Samples) -> Places:
@@ -196,15 +200,17 @@ class SampleLayout:
 
     def _draw(self, pairs: Samples) -> Numbers:
         """Return a normally distributed number of bytes, with mean 0, for each of `pairs`. The numbers are the same on
-        every machine.
+        every machine. They are multiples of the format's size step, so that the rounded sizes of a pair also add up.
         """
         total = np.full(len(pairs), -_MIDDLE, np.int64)
         for key in self._keys:
             mixed = mix_all(pairs ^ key)
             for shift in (0, 16, 32, 48):
                 total += (mixed >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
-        most = self._mean - 1
-        np.clip(total * self._stdev >> 16, -most, most, out=total)
+        drawn = total * self._stdev >> 16
+        if self._step > 1:
+            drawn = (drawn + self._step // 2) // self._step * self._step
+        np.clip(drawn, -self._most, self._most, out=total)
         return total
 
 

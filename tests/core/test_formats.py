@@ -97,6 +97,8 @@ def _expected(dataset: Dataset, samples: list[int]) -> list[bytes]:
     return [_payload(dataset, place) for place in SampleLayout(dataset).of(np.array(samples, np.uint64))]
 
 
+# Modes and sizes of requests with which shards are read.
+_TAR_WAYS = [("posix", size) for size in (None, 100, 1 << 20)] + [("framework", size) for size in (None, 100, 1 << 20)]
 _CHUNK = Chunk(bytes=Size(900))
 # Every way to store and to read: (dataset, mode, transfer_size, other reader keys).
 _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
@@ -105,6 +107,7 @@ _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
     for sample in (_FIXED, _SPREAD)
     for mode in ("posix", "framework")
 ]
+_CASES += [(_dataset("tar", sample), mode, size, {}) for sample, (mode, size) in product((_FIXED, _SPREAD), _TAR_WAYS)]
 _CASES += [(_dataset(kind), mode, None, {}) for kind in ("csv", "parquet") for mode in ("posix", "framework")]
 _CASES += [(_dataset("parquet", row_group=2), mode, None, {}) for mode in ("posix", "framework")]
 _CASES += [
@@ -147,7 +150,7 @@ _CASES += [(_dataset("npz", compression="gzip", random_bits=1), "posix", 100, {}
 _SIZES = ((700, 120, 8, 12), (1, 69_999), (3, 1 << 20, 8))
 _SEVERAL = [
     _dataset(kind, Sample(bytes=Size(sum(sizes))), files=4, per_file=per_file, arrays=tuple(map(Size, sizes)))
-    for kind, sizes, per_file in product(("npz", "hdf5"), _SIZES, (5, 1))
+    for kind, sizes, per_file in product(("npz", "hdf5", "tar"), _SIZES, (5, 1))
 ]
 _CASES += [(dataset, mode, None, {}) for dataset, mode in product(_SEVERAL, ("posix", "framework"))]
 _CASES += [(dataset, "posix", 100, {}) for dataset in (_SEVERAL[0], _SEVERAL[6])]
@@ -156,7 +159,7 @@ _RING = {"engine": "io_uring"}
 _CASES += [(dataset, "posix", size, _RING) for dataset, size in product((_SEVERAL[0], _SEVERAL[7]), (None, 100))]
 _CASES += [
     (_dataset(kind, sample), "posix", size, _RING)
-    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw", "tar"), (_FIXED, _SPREAD))
     for size in (None, 100)
 ]
 _CASES += [
@@ -173,6 +176,7 @@ _CASES += [
         ("npy", {}),
         ("raw", {}),
         ("tfrecord", {}),
+        ("tar", {}),
         ("hdf5", {}),
         ("hdf5", {"chunk": Chunk(bytes=Size(900))}),
     )
