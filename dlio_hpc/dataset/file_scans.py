@@ -9,7 +9,7 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans
+from dlio_hpc.dataset import array_scans, tar_scan
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 
 # First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
@@ -109,8 +109,13 @@ def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
 
 
+def _tar(path: str, size: int, _: Dataset) -> ScannedFile:
+    with _opened(path) as descriptor:
+        return tar_scan.scan(path, descriptor, size)
+
+
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
-    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5,
+    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "tar": _tar,
 }  # fmt: skip
 
 

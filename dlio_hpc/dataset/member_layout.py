@@ -17,7 +17,7 @@ from dlio_hpc.dataset.sample_layout import Numbers, Places, SampleLayout
 RECORD = 20 * TAR_BLOCK
 
 
-class Members(NamedTuple):
+class SampleMembers(NamedTuple):
     """Members of samples, in the order of the samples. counts: number of members of each sample. offsets: offset of the
     data of each member in its file. sizes: bytes of each member. firsts: offset of each member in its sample.
     """
@@ -50,7 +50,7 @@ class MemberLayout:
         self._offsets = np.cumsum(taken) - taken + TAR_BLOCK
         self.slot = int(taken.sum())
 
-    def of(self, places: Places) -> Members:
+    def of(self, places: Places) -> SampleMembers:
         """Return the members of the samples at `places`."""
         if self._index is not None:
             return _indexed(self._index, places)
@@ -79,13 +79,13 @@ def padded(sizes: Numbers) -> Numbers:
     return -(-sizes // TAR_BLOCK) * TAR_BLOCK
 
 
-def _members(counts: Numbers, offsets: Numbers, sizes: Numbers) -> Members:
+def _members(counts: Numbers, offsets: Numbers, sizes: Numbers) -> SampleMembers:
     before = np.cumsum(sizes) - sizes
     starts = np.cumsum(counts) - counts
-    return Members(counts, offsets, sizes, before - np.repeat(before[starts], counts) if len(counts) else before)
+    return SampleMembers(counts, offsets, sizes, before - np.repeat(before[starts], counts) if len(counts) else before)
 
 
-def _indexed(index: sample_index.SampleIndex, places: Places) -> Members:
+def _indexed(index: sample_index.SampleIndex, places: Places) -> SampleMembers:
     """Return the members of samples of an existing dataset."""
     members = index.members
     assert members is not None

@@ -58,7 +58,7 @@ class Array(NamedTuple):
         )
 
 
-class Members(NamedTuple):
+class MemberTable(NamedTuple):
     """Members of all samples of tar files. starts (samples + 1): number of the first member of each sample. offsets,
     sizes (members): offset of the data of each member in its file, and their bytes.
     """
@@ -91,7 +91,7 @@ class SampleIndex(NamedTuple):
     names: npt.NDArray[np.uint8]
     name_ends: Numbers
     array: Array | None = None
-    members: Members | None = None
+    members: MemberTable | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Make another process open the index, instead of copying it to that process."""
@@ -136,7 +136,7 @@ class FileSamples(NamedTuple):
 
     begin: int
     sizes: Numbers
-    members: Members | None = None
+    members: MemberTable | None = None
 
 
 class ScannedFile(NamedTuple):
@@ -190,13 +190,13 @@ def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array
     return index
 
 
-def _joined(of_files: list[Members]) -> Members | None:
+def _joined(of_files: list[MemberTable]) -> MemberTable | None:
     """Return the members of the samples of all files; None if there are no files with members."""
     if not of_files:
         return None
     counts = np.concatenate([np.diff(members.starts) for members in of_files])
     offsets, sizes = (np.concatenate([members[row] for members in of_files]) for row in (1, 2))
-    return Members(_sums(counts), offsets, sizes)
+    return MemberTable(_sums(counts), offsets, sizes)
 
 
 def _sums(values: Numbers) -> Numbers:
@@ -234,7 +234,7 @@ def opened(folder: str) -> SampleIndex:
         size = int(_mapped(folder, _SIZE)[0]) if is_uniform else 0
         ends = None if is_uniform else _mapped(folder, _ENDS)
         has_members = os.path.exists(os.path.join(folder, _MEMBERS))
-        members = Members(_mapped(folder, _MEMBER_STARTS), *_mapped(folder, _MEMBERS)) if has_members else None
+        members = MemberTable(_mapped(folder, _MEMBER_STARTS), *_mapped(folder, _MEMBERS)) if has_members else None
     except FileNotFoundError as fault:
         raise ConfigError(f"the index of the dataset, {folder}, is missing; submit the workload again") from fault
     except OSError as fault:

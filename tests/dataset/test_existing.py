@@ -721,10 +721,12 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     existing.arrays(folder / "hdf5", "hdf5", (4,), chunks=(2, 6, 25), compression="gzip")
     existing.images(folder / "raw", 1)
     existing.typed(folder / "npy", "npy", np.dtype("f4"))
-    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "npy", "hdf5", "raw")}
+    existing.shards(folder / "tar", (4,))
+    kinds = ("tfrecord", "npz", "npy", "hdf5", "raw", "tar")
+    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in kinds}
 
 
-@pytest.mark.parametrize("kind", ["tfrecord", "npz", "npy", "hdf5", "raw"])
+@pytest.mark.parametrize("kind", ["tfrecord", "npz", "npy", "hdf5", "raw", "tar"])
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 14), st.binary(min_size=1, max_size=8)), max_size=4),

@@ -70,17 +70,22 @@ class ShardStreams:
 
     def _next(self, number: int, within: int, spans: Spans, row: Rows, tally: Tally) -> int:
         """Read a sample into `row`. Return the number of bytes that were not of samples."""
-        shard = self._open.get(number)
-        if shard is None or shard.next != within:
-            if shard is not None:
-                shard.close()
+        shard = self._open.pop(number, None)
+        if shard is not None and shard.next != within:
+            shard.close()
+            shard = None
+        if shard is None:
             begin = spans[0][0] - TAR_BLOCK if within else 0
-            shard = self._open[number] = _Shard(self._paths(number), begin, within, self._buffer, tally)
+            shard = _Shard(self._paths(number), begin, within, self._buffer, tally)
         shard.file.tally = tally
-        overhead = shard.take(spans, row)
-        if shard.next == self._places.count(number):
-            del self._open[number]
-            overhead += shard.finish()
+        try:
+            overhead = shard.take(spans, row)
+            if shard.next == self._places.count(number):
+                return overhead + shard.finish()
+        except BaseException:
+            shard.close()
+            raise
+        self._open[number] = shard
         return overhead
 
     def _count_as_overhead(self, overhead: int, tally: Tally) -> None:
