@@ -21,6 +21,7 @@ _DATASETS = (
     (Dataset("npy", 8, 16, _BYTES), _GOAL),
     (Dataset("hdf5", 8, 16, _BYTES), _GOAL),
     (Dataset("tfrecord", 8, 16, _BYTES), _GOAL),
+    (Dataset("tar", 8, 16, _BYTES), _GOAL),
     (Dataset("csv", 8, 16, Sample(shape=(100_000,))), ">= 200 MB/s"),
 )
 

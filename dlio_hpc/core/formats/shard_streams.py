@@ -1,5 +1,8 @@
-"""Webdataset shards that are read from front to back by tarfile in its stream mode."""
+"""Webdataset shards that are read from front to back by tarfile in its stream mode. The number of its requests and
+their bytes are taken from the kernel's I/O counters of the thread.
+"""
 
+import io
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -9,7 +12,9 @@ import numpy as np
 
 from dlio_hpc.config.dataset_keys import TAR_BLOCK
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.buffers import Buffer
+from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.dataset_faults import damaged, unopened
 from dlio_hpc.core.formats.format import Paths
@@ -40,16 +45,27 @@ class ShardStreams:
         self._kept: dict[int, dict[int, Rows]] = {}
         self._lock = threading.Lock()
         self._overhead = 0
+        darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps, which would be counted for a reader thread
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
-        overhead = 0
-        for place, row, spans in zip(places, buffer.rows, self._members.of(places).by_sample(), strict=False):
+        overhead, before = 0, procfs.thread_io()
+        for place, (row,), spans in zip(places, buffer.views, self._members.of(places).by_sample(), strict=False):
+            started = now()
             if self._is_whole:
                 sample, extra = self._of_whole(place.file, place.within, tally)
-                row[: len(sample)] = sample
+                row[: len(sample)] = sample.data
             else:
                 extra = self._next(place.file, place.within, spans, row, tally)
             overhead += extra
+            tally.timed(started)
+        after = procfs.thread_io()
+        if before is None or after is None:
+            tally.requests += len(places)
+            tally.bytes_read += overhead + int(places.size.sum())
+        else:
+            difference = after.since(before)
+            tally.requests += difference.calls
+            tally.bytes_read += difference.requested
         self._count_as_overhead(overhead, tally)
 
     def _of_whole(self, number: int, within: int, tally: Tally) -> tuple[Rows, int]:
@@ -60,7 +76,7 @@ class ShardStreams:
             kept = {place.within: np.empty(place.size, np.uint8) for place in places}
             with closing(_Shard(self._paths(number), 0, 0, self._buffer, tally)) as shard:
                 for sample, spans in zip(kept.values(), self._members.of(places).by_sample(), strict=True):
-                    overhead += shard.take(spans, sample)
+                    overhead += shard.take(spans, sample.data)
                 overhead += shard.finish()
             self._kept[number] = kept
         sample = kept.pop(within)
@@ -68,7 +84,7 @@ class ShardStreams:
             del self._kept[number]
         return sample, overhead
 
-    def _next(self, number: int, within: int, spans: Spans, row: Rows, tally: Tally) -> int:
+    def _next(self, number: int, within: int, spans: Spans, row: memoryview, tally: Tally) -> int:
         """Read a sample into `row`. Return the number of bytes that were not of samples."""
         shard = self._open.pop(number, None)
         if shard is not None and shard.next != within:
@@ -106,6 +122,14 @@ class ShardStreams:
         self._kept.clear()
 
 
+class _UncountedFile(CountedFile):
+    """File whose openings and closings are counted, but not its requests. tarfile makes many small requests, and to
+    count one in Python takes as long as the request. The kernel counts them.
+    """
+
+    readinto = io.FileIO.readinto  # type: ignore[assignment]  # of buffers only
+
+
 class _Shard:
     """A shard that is read by tarfile from byte `begin` on, where the header of a member is. next: index of the next
     sample. file: the open file, whose tally changes from batch to batch.
@@ -116,7 +140,7 @@ class _Shard:
         self._path = path
         self._begin = self._end = begin
         with _explained(path):
-            self.file = CountedFile(path, tally)
+            self.file = _UncountedFile(path, tally)
             self._through = buffered(self.file, buffer)
             try:
                 self.file.seek(begin)
@@ -125,14 +149,14 @@ class _Shard:
                 self.close()
                 raise
 
-    def take(self, spans: Spans, row: Rows) -> int:
+    def take(self, spans: Spans, row: memoryview) -> int:
         """Read the members of the next sample into `row`. Return the number of bytes before, between and after them, up
         to the next header.
         """
         begin, first = self._end, 0
         with _explained(self._path):
             for offset, size in spans:
-                row[first : first + size] = np.frombuffer(self._member(offset, size), np.uint8)
+                row[first : first + size] = self._member(offset, size)
                 first += size
                 self._end = offset + size + -size % TAR_BLOCK
         self.next += 1
@@ -140,11 +164,12 @@ class _Shard:
 
     def _member(self, offset: int, size: int) -> bytes:
         """Return the data of the member at `offset`. Other members before it are passed over."""
-        while (member := self._tar.next()) is not None and self._begin + member.offset_data < offset:
-            self._tar.members = []  # type: ignore[attr-defined]  # tarfile would keep all members
-        self._tar.members = []  # type: ignore[attr-defined]
+        at = offset - self._begin
+        while (member := self._tar.next()) is not None and member.offset_data < at:
+            pass
+        self._tar.members = []  # type: ignore[attr-defined]  # as webdataset does, because tarfile keeps all members
         stream = None if member is None else self._tar.extractfile(member)
-        if member is None or stream is None or self._begin + member.offset_data != offset:
+        if member is None or stream is None or member.offset_data != at:
             raise damaged(self._path, f"there is no header of a file at byte {offset - TAR_BLOCK}")
         if member.size != size:
             raise damaged(
