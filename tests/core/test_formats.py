@@ -77,7 +77,8 @@ def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> 
     reader, tally = _reader(folder, dataset, mode), Tally()
     numbers, rows = np.array(samples, np.uint64), np.zeros((len(samples), dataset.sample.largest), np.uint8)
     places = SampleLayout(dataset).of(numbers)
-    reader.read(places, buffers.over(rows), tally)
+    with contextlib.closing(reader):
+        reader.read(places, buffers.over(rows), tally)
     workload = Workload("w", dataset, reader=ReaderKeys(mode=mode))
     verification = Verification(workload, lambda number: str(folder / str(number)))
     verification(Batch(places, rows, tally))

@@ -5,11 +5,11 @@ their bytes are taken from the kernel's I/O counters of the thread.
 import io
 import tarfile
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import numpy as np
 
+from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.dataset_keys import TAR_BLOCK
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import darshan_fd_gate, procfs
@@ -21,11 +21,11 @@ from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.whole_file import CountedFile, buffered
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset.member_layout import MemberLayout
-from dlio_hpc.dataset.sample_layout import Places, SampleLayout
+from dlio_hpc.dataset.sample_layout import Place, Places, SampleLayout
 
 Spans = list[tuple[int, int]]
-# Errors of tarfile for a corrupted file.
-_DAMAGE = (tarfile.TarError, ValueError, EOFError, OverflowError, AttributeError)
+# Errors of tarfile for a corrupted file, and of reads.
+_FAULTS = (tarfile.TarError, ValueError, EOFError, OverflowError, OSError)
 
 
 class ShardStreams:
@@ -48,61 +48,54 @@ class ShardStreams:
         darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps, which would be counted for a reader thread
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
-        overhead, before = 0, procfs.thread_io()
+        amounts, before = _Amounts(), procfs.thread_io()
         for place, (row,), spans in zip(places, buffer.views, self._members.of(places).by_sample(), strict=False):
             started = now()
             if self._is_whole:
-                sample, extra = self._of_whole(place.file, place.within, tally)
-                row[: len(sample)] = sample.data
+                row[: place.size] = self._of_whole(place, amounts, tally).data
             else:
-                extra = self._next(place.file, place.within, spans, row, tally)
-            overhead += extra
+                self._next(place, spans, row, amounts, tally)
             tally.timed(started)
         after = procfs.thread_io()
-        if before is None or after is None:
-            tally.requests += len(places)
-            tally.bytes_read += overhead + int(places.size.sum())
-        else:
-            difference = after.since(before)
-            tally.requests += difference.calls
-            tally.bytes_read += difference.requested
-        self._count_as_overhead(overhead, tally)
+        tally.bytes_read += amounts.fetched
+        tally.requests += len(places) if before is None or after is None else _requests(amounts, after.since(before))
+        self._count_as_overhead(amounts.overhead, tally)
 
-    def _of_whole(self, number: int, within: int, tally: Tally) -> tuple[Rows, int]:
-        """Return a sample of a shard that is read as a whole, and the number of bytes that were not of samples."""
-        kept, overhead = self._kept.get(number, {}), 0
-        if within not in kept:
-            places = self._places.in_file(number)
-            kept = {place.within: np.empty(place.size, np.uint8) for place in places}
-            with closing(_Shard(self._paths(number), 0, 0, self._buffer, tally)) as shard:
+    def _of_whole(self, place: Place, amounts: "_Amounts", tally: Tally) -> Rows:
+        """Return a sample of a shard that is read as a whole."""
+        kept = self._kept.get(place.file, {})
+        if place.within not in kept:
+            places = self._places.in_file(place.file)
+            kept = {one.within: np.empty(one.size, np.uint8) for one in places}
+            with closing(_Shard(self._paths(place.file), 0, 0, self._buffer, tally)) as shard:
                 for sample, spans in zip(kept.values(), self._members.of(places).by_sample(), strict=True):
-                    overhead += shard.take(spans, sample.data)
-                overhead += shard.finish()
-            self._kept[number] = kept
-        sample = kept.pop(within)
+                    shard.take(spans, sample.data, amounts)
+                shard.finish(amounts)
+            self._kept[place.file] = kept
+        sample = kept.pop(place.within)
         if not kept:
-            del self._kept[number]
-        return sample, overhead
+            del self._kept[place.file]
+        return sample
 
-    def _next(self, number: int, within: int, spans: Spans, row: memoryview, tally: Tally) -> int:
-        """Read a sample into `row`. Return the number of bytes that were not of samples."""
-        shard = self._open.pop(number, None)
-        if shard is not None and shard.next != within:
+    def _next(self, place: Place, spans: Spans, row: memoryview, amounts: "_Amounts", tally: Tally) -> None:
+        """Read a sample into `row`. If it is not the next one of its shard, open the shard again at the sample."""
+        shard = self._open.pop(place.file, None)
+        if shard is not None and shard.next != place.within:
             shard.close()
             shard = None
         if shard is None:
-            begin = spans[0][0] - TAR_BLOCK if within else 0
-            shard = _Shard(self._paths(number), begin, within, self._buffer, tally)
+            begin = spans[0][0] - TAR_BLOCK if place.within else 0
+            shard = _Shard(self._paths(place.file), begin, place.within, self._buffer, tally)
         shard.file.tally = tally
         try:
-            overhead = shard.take(spans, row)
-            if shard.next == self._places.count(number):
-                return overhead + shard.finish()
+            shard.take(spans, row, amounts)
+            if shard.next == self._places.count(place.file):
+                shard.finish(amounts)
+                return
         except BaseException:
             shard.close()
             raise
-        self._open[number] = shard
-        return overhead
+        self._open[place.file] = shard
 
     def _count_as_overhead(self, overhead: int, tally: Tally) -> None:
         """Move bytes that are not of samples to overhead in `tally`. An earlier batch may already have read them; bytes
@@ -130,6 +123,23 @@ class _UncountedFile(CountedFile):
     readinto = io.FileIO.readinto  # type: ignore[assignment]  # of buffers only
 
 
+class _Amounts:
+    """Bytes that were read from shards. fetched: all of them. overhead: those before, between and after samples, up to
+    the last sample that was taken.
+    """
+
+    def __init__(self) -> None:
+        self.fetched = self.overhead = 0
+
+
+def _requests(amounts: _Amounts, counted: procfs.IO) -> int:
+    """Return how many requests read the shards. counted: reads of the thread, as the kernel counts them. They include
+    those of the C library, which reads a byte of /proc/sys/vm/overcommit_memory when it first gives back memory of a
+    thread (shrink_heap() in glibc's arena.c).
+    """
+    return counted.calls - (counted.requested - amounts.fetched)
+
+
 class _Shard:
     """A shard that is read by tarfile from byte `begin` on, where the header of a member is. next: index of the next
     sample. file: the open file, whose tally changes from batch to batch.
@@ -138,29 +148,48 @@ class _Shard:
     def __init__(self, path: str, begin: int, within: int, buffer: int | None, tally: Tally) -> None:
         self.next = within
         self._path = path
-        self._begin = self._end = begin
-        with _explained(path):
+        self._begin = self._end = self._fetched = begin
+        try:
             self.file = _UncountedFile(path, tally)
-            self._through = buffered(self.file, buffer)
-            try:
-                self.file.seek(begin)
-                self._tar = tarfile.open(fileobj=self._through, mode="r|")  # noqa: SIM115 - it ends with the file
-            except BaseException:
-                self.close()
-                raise
+        except OSError as fault:
+            raise _explained(path, fault) from fault
+        self._through = buffered(self.file, buffer)
+        try:
+            self.file.seek(begin)
+            self._tar = tarfile.open(fileobj=self._through, mode="r|")  # noqa: SIM115 - it ends with the file
+        except _FAULTS as fault:
+            self.close()
+            raise _explained(path, fault) from fault
 
-    def take(self, spans: Spans, row: memoryview) -> int:
-        """Read the members of the next sample into `row`. Return the number of bytes before, between and after them, up
-        to the next header.
-        """
+    def take(self, spans: Spans, row: memoryview, amounts: _Amounts) -> None:
+        """Read the members of the next sample into `row`, and add the bytes that were read to `amounts`."""
         begin, first = self._end, 0
-        with _explained(self._path):
+        try:
             for offset, size in spans:
                 row[first : first + size] = self._member(offset, size)
                 first += size
-                self._end = offset + size + -size % TAR_BLOCK
+        except _FAULTS as fault:
+            raise _explained(self._path, fault) from fault
+        self._end = offset + size + -size % TAR_BLOCK
         self.next += 1
-        return self._end - begin - first
+        amounts.overhead += self._end - begin - first
+        amounts.fetched += self._since_last()
+
+    def finish(self, amounts: _Amounts) -> None:
+        """Read up to the end of the archive, and close the shard. Add the bytes that were read to `amounts`."""
+        try:
+            while self._tar.next() is not None:
+                pass
+        except _FAULTS as fault:
+            raise _explained(self._path, fault) from fault
+        amounts.fetched += self._since_last()
+        amounts.overhead += self._fetched - self._end
+        self.close()
+
+    def _since_last(self) -> int:
+        """Return the number of bytes that were read from the file since the last call."""
+        before, self._fetched = self._fetched, self.file.tell()
+        return self._fetched - before
 
     def _member(self, offset: int, size: int) -> bytes:
         """Return the data of the member at `offset`. Other members before it are passed over."""
@@ -178,25 +207,10 @@ class _Shard:
             )
         return stream.read()
 
-    def finish(self) -> int:
-        """Read up to the end of the archive, and close the shard. Return the number of bytes after the last sample."""
-        with _explained(self._path):
-            while self._tar.next() is not None:
-                pass
-            rest = self.file.tell() - self._end
-        self.close()
-        return rest
-
     def close(self) -> None:
         self._through.close()
 
 
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Raise the error for a shard that cannot be read in place of that of tarfile or of the system."""
-    try:
-        yield
-    except _DAMAGE as fault:
-        raise damaged(path, fault) from fault
-    except OSError as fault:
-        raise unopened(path, fault) from fault
+def _explained(path: str, fault: Exception) -> DlioError:
+    """Return the error for a shard that cannot be read, for an error of tarfile or of the system."""
+    return unopened(path, fault) if isinstance(fault, OSError) else damaged(path, fault)
