@@ -68,7 +68,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Size of a sample, instead of `shape` and `dtype`. Example: 150 KiB"""
     stdev: units.Size | None = None
     """Standard deviation of random sample sizes. The mean of the sizes is `bytes`. A size differs from the mean by at
-    most six standard deviations. Example: 20 KiB
+    most six standard deviations, and in tar files by a multiple of 512 bytes. Example: 20 KiB
     """
     seed: units.Natural = 0
     """Seed of the random sample sizes."""
@@ -586,10 +586,10 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
 
 
 def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
-    sample, total = dataset.sample, sum(arrays)
+    sample, total, facts = dataset.sample, sum(arrays), FORMATS[dataset.format]
     refuse(
         (
-            not FORMATS[dataset.format].holds_arrays,
+            not facts.holds_arrays,
             f"arrays needs format={' or '.join(_HOLDING_ARRAYS)}; a file of format={dataset.format} cannot hold "
             "several arrays; leave arrays null",
         ),
@@ -599,9 +599,9 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "leave arrays null",
         ),
         (
-            sample.bytes is None or (sample.stdev is not None and dataset.format != "tar"),
+            sample.bytes is None or (sample.stdev is not None and not facts.varies_arrays),
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
-            "shape and dtype null, and stdev except for format=tar",
+            f"shape{' and dtype' if facts.varies_arrays else ', dtype and stdev'} null",
         ),
         (min(arrays) < 1, "arrays: each array of a sample must have at least 1 byte"),
         (

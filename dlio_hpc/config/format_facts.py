@@ -14,7 +14,8 @@ class FormatFacts(NamedTuple):
     between samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format
     supports. streams: whether the native loader reads files front to back in framework mode. splits_samples: whether a
     sample may need several requests, although the dataset has no arrays. size_step: number of bytes of which random
-    sizes of samples differ from the mean by a multiple.
+    sizes of samples differ from the mean by a multiple. varies_arrays: whether samples of several arrays may have
+    random sizes. timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
     """
 
     title: str
@@ -28,22 +29,37 @@ class FormatFacts(NamedTuple):
     streams: bool = False
     splits_samples: bool = False
     size_step: int = 1
+    varies_arrays: bool = False
+    timed_call: str = ""
 
 
 FORMATS: dict[FormatName, FormatFacts] = {
     "tfrecord": FormatFacts("TFRecord", stays_open=True, streams=True),
     "hdf5": FormatFacts(
-        "HDF5", "h5py", caches_open=True, stays_open=True, holds_arrays=True, compressions=("none", "gzip", "lzf")
+        "HDF5",
+        "h5py",
+        caches_open=True,
+        stays_open=True,
+        holds_arrays=True,
+        compressions=("none", "gzip", "lzf"),
+        timed_call="one read by h5py",
     ),
     "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
-    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True),
+    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, timed_call="one numpy.load"),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
     "parquet": FormatFacts(
         "Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True, splits_samples=True
     ),
     "tar": FormatFacts(
-        "webdataset shards", stays_open=True, holds_arrays=True, streams=True, splits_samples=True, size_step=512
+        "webdataset shards",
+        stays_open=True,
+        holds_arrays=True,
+        streams=True,
+        splits_samples=True,
+        size_step=512,
+        varies_arrays=True,
+        timed_call="one sample by tarfile",
     ),
     "null": FormatFacts("no data"),
 }

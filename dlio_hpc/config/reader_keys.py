@@ -69,12 +69,12 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Number of samples that a rank consumes in a step. Example: 16"""
     interleave: units.Positive | None = None
     """Number of files from which samples are read in turn, one sample from each. null: the value of `read_threads` if
-    TFRecord files are read as streams, otherwise 1. Example: 4
+    TFRecord or tar files are read as streams, otherwise 1. Example: 4
     """
     transfer_size: units.Size | None = None
     """Size of a request; null: the size of a sample. In framework mode, null means 256 KiB for TFRecord, the size of
-    Python's file buffer for npz, and no buffer for raw files. If a size is set in framework mode, raw files are read
-    through a buffer of this size. Example: 1 MiB
+    Python's file buffer for npz and tar, and no buffer for raw files. If a size is set in framework mode, raw files are
+    read through a buffer of this size. Example: 1 MiB
     """
     resize: units.Size | None = None
     """Size of a sample in a batch, for applications that resize images; null: samples are not resized. The whole sample

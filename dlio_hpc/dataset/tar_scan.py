@@ -1,6 +1,6 @@
 """Scan of an existing tar file (webdataset shard) for its samples. As in webdataset, a sample is the files of an
-archive that follow each other and have the same name up to the first dot of the last part of their path. Folders, and
-files whose names have no such dot, belong to no sample.
+archive that follow each other and have the same name up to the first dot of the last part of their path. Folders, files
+whose names have no such dot, and files below a name such as __meta__ belong to no sample.
 
 Headers are those of POSIX.1-2001 (ustar, pax) and of GNU tar (long names, sizes in base 256); see the sections "Tar
 Internals" of the manual of GNU tar, and "ustar Interchange Format" of pax in POSIX.
@@ -33,6 +33,8 @@ _REFUSED = {
     b"1": "a hard link", b"2": "a symbolic link", b"3": "a device", b"4": "a device", b"6": "a FIFO",
     b"S": "a sparse file",
 }  # fmt: skip
+# Beginning of the paths of files that webdataset leaves out (skip_meta in tariterators.py).
+_META = re.compile("__[^/]*__(/|$)")
 _LEAVE_OUT = "choose a pattern that leaves it out, or write the shard again with plain files"
 # Bytes that are read in one request while headers are near each other, and the largest header of the next entry.
 _NEAR, _LARGEST_HEADER = 64 << 10, 1 << 20
@@ -69,7 +71,7 @@ def scan(path: str, descriptor: int, size: int) -> ScannedFile:
     for entry in _entries(_Archive(path, descriptor, size)):
         folder, slash, name = entry.name.rpartition("/")
         base, dot, extension = name.partition(".")
-        if entry.kind == _FOLDER or not base or not dot:
+        if entry.kind == _FOLDER or not base or not dot or _META.match(entry.name):
             continue
         if key != folder + slash + base:
             key, extensions = folder + slash + base, set()

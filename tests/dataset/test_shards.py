@@ -239,6 +239,7 @@ def test_entries_that_are_no_samples_are_left_out(tmp_path: Path) -> None:
     def more(archive: tarfile.TarFile) -> None:
         _add(archive, "LICENSE", bytes(999))
         _add(archive, ".hidden", b"x")
+        _add(archive, "__meta__/0.json", b"{}")
         _add(archive, "folder.d", b"", type=tarfile.DIRTYPE)
         _add(archive, "folder.d/2.seg.png", b"mask")
         _add(archive, "folder.d/2.jpg", b"image")
