@@ -15,7 +15,8 @@ class FormatFacts(NamedTuple):
     supports. streams: whether the native loader reads files front to back in framework mode. splits_samples: whether a
     sample may need several requests, although the dataset has no arrays. size_step: number of bytes of which random
     sizes of samples differ from the mean by a multiple. varies_arrays: whether samples of several arrays may have
-    random sizes. timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
+    random sizes. timed_call: what reports call a timed read in framework mode; empty for a request to the operating
+    system.
     """
 
     title: str

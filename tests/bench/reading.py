@@ -47,7 +47,7 @@ def _smaller(dataset: Dataset, factor: int) -> Dataset:
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:
-    return folder / f"{dataset.format}-{dataset.files}"
+    return folder / f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}"
 
 
 def _path(folder: Path, number: int) -> str:

@@ -736,13 +736,13 @@ EXISTING = (
     ),
     Mistake(
         "members of a shard in another order",
-        DEMO + "-S dataset.format=tar -S dataset.sample={bytes:100} -S dataset.arrays=[64,36] -S reader.mode=framework "
-        "-S reader.shuffle={files:true} -S reader.array_order=[1,0]",
+        DEMO + "-S dataset.format=tar -S 'dataset.sample={bytes: 100}' -S dataset.arrays=[64,36] "
+        "-S reader.mode=framework -S reader.shuffle.samples=false -S reader.array_order=[1,0]",
         ("reader.array_order", "read front to back", "mode=posix"),
     ),
     Mistake(
         "member of 8 GiB",
-        DEMO + "-S dataset.format=tar -S dataset.sample={bytes:8GiB}",
+        DEMO + "-S dataset.format=tar -S 'dataset.sample={bytes: 8 GiB}'",
         ("format=tar", "smaller than 8 GiB", "lower the size"),
     ),
     Mistake(
