@@ -40,11 +40,14 @@ LARGEST_DICTIONARY = 1 << 20
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
+# libjpeg's limit on the width and the height of an image (JPEG_MAX_DIMENSION).
+LARGEST_SIDE = 65_500
 # Formats that hold several arrays, and formats that compress, as messages name them.
 _HOLDING_ARRAYS = sorted((name for name, facts in FORMATS.items() if facts.holds_arrays), reverse=True)
 _COMPRESSING = " or ".join(
     f"{name} ({', '.join(facts.compressions[1:])})" for name, facts in FORMATS.items() if facts.compressions[1:]
 )
+_IMAGES = [name for name, facts in FORMATS.items() if facts.holds_image]
 # What messages ask for, where a pattern would have to be read.
 _NAME, _FILE_NAME = "a name of letters, digits, _ and -", "a name of letters, digits, ., _ and -"
 
@@ -110,6 +113,21 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     def largest(self) -> int:
         """Upper bound on the size in bytes of a sample in memory."""
         return self.size + min(self.size - 1, 6 * (self.stdev or 0))
+
+
+class Image(Struct, frozen=True, forbid_unknown_fields=True):
+    """Picture in each file of the formats jpeg and png. If a file of the size that `sample` asks for cannot hold such a
+    picture, the file holds a smaller or a larger square.
+    """
+
+    width: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]
+    """Width in pixels. Example: 500"""
+    height: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]
+    """Height in pixels. Example: 375"""
+    channels: Literal[1, 3] = 3
+    """3: a colour picture; 1: a grey picture. Example: 3"""
+    quality: Annotated[int, Meta(ge=1, le=100)] | None = None
+    """Quality of a JPEG picture, which determines its quantisation tables; null: 75. Example: 90"""
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
@@ -247,7 +265,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "tar"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "jpeg", "png", "tar"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -267,6 +285,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     labels, and of the members of a sample in tar files; null: one array, or one member. The sizes add up to
     `sample.bytes`. If `sample.stdev` is set, which tar files allow, the size of the first member varies. Example: [76
     KiB, 12 KiB, 8]
+    """
+    image: Image | None = None
+    """Picture in each file of the formats jpeg and png; null: a square with as many pixels as a photograph of
+    `sample.bytes` has: one for 0.6 bytes of a JPEG file, and one for 1.8 bytes of a PNG file. Example: {width: 500,
+    height: 375}
     """
     columns: Annotated[tuple[Column, ...], Meta(min_length=1, max_length=10_000)] | None = None
     """Columns of Parquet files; null: one column `x` with the values of `sample`. The bytes of a sample follow from the
@@ -348,7 +371,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_flat(self) -> bool:
         """Whether the array in a file is one-dimensional and holds the bytes of all samples of the file."""
-        return self.sample.stdev is not None or (self.existing is not None and self.format == "raw")
+        facts = FORMATS[self.format]
+        is_of_bytes = facts.holds_image or (facts.holds_bytes and self.existing is not None)
+        return is_of_bytes or self.sample.stdev is not None
 
     @property
     def sample_bytes(self) -> int:
@@ -540,6 +565,7 @@ def _check(dataset: Dataset) -> None:
             f"sample.stored_dtype is for existing files; generated samples have one of the types of sample.dtype: "
             f"{', '.join(ITEM_BYTES)}. Leave stored_dtype null"
         )
+    _check_images(dataset)
     if dataset.arrays is not None:
         _check_arrays(dataset, dataset.arrays)
     if dataset.is_chunked:
@@ -608,6 +634,43 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             sample.bytes != total,
             f"arrays: the sizes add up to {total} bytes, but a sample has {sample.bytes} bytes; set sample.bytes: "
             f"{total}, or change the sizes",
+        ),
+    )
+
+
+def _check_images(dataset: Dataset) -> None:
+    """Raise ValueError for keys of images that do not fit the format, or for keys that do not fit images."""
+    kind, facts = dataset.format, FORMATS[dataset.format]
+    refuse(
+        (
+            dataset.image is not None and (not facts.holds_image or dataset.existing is not None),
+            f"image is for generated files of the formats {' and '.join(_IMAGES)}; leave image null",
+        ),
+        (
+            kind != "jpeg" and dataset.image is not None and dataset.image.quality is not None,
+            f"image.quality is for format=jpeg; format={kind} loses nothing; leave quality null",
+        ),
+    )
+    if not facts.holds_image or dataset.existing is not None:
+        return
+    refuse(
+        (
+            dataset.samples_per_file > 1,
+            f"samples_per_file: a {facts.title} file holds one image; set samples_per_file: 1, and files to the number "
+            "of images",
+        ),
+        (
+            dataset.sample.bytes is None,
+            f"sample: set bytes to the size of a {facts.title} file, and image to the width and height of the picture; "
+            "leave shape and dtype null",
+        ),
+        (
+            dataset.sample.size < facts.least,
+            f"sample.bytes: a {facts.title} file has at least {facts.least} bytes; raise sample.bytes",
+        ),
+        (
+            dataset.random_bits != 8 or dataset.compression_ratio is not None,
+            "random_bits and compression_ratio: images are compressed already; leave both out",
         ),
     )
 

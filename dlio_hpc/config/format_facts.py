@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "raw", "csv", "parquet", "tar", "null"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "null"]
 Compression = Literal["none", "gzip", "lzf"]
 
 
@@ -11,12 +11,13 @@ class FormatFacts(NamedTuple):
     the native loader; empty if dlio-hpc makes the requests itself. loads_whole: whether the library loads the whole
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
-    between samples. holds_arrays: whether a file can hold several arrays. compressions: compressions that the format
-    supports. streams: whether the native loader reads files front to back in framework mode. splits_samples: whether a
-    sample may need several requests, although the dataset has no arrays. size_step: number of bytes of which random
-    sizes of samples differ from the mean by a multiple. varies_arrays: whether samples of several arrays may have
-    random sizes. timed_call: what reports call a timed read in framework mode; empty for a request to the operating
-    system.
+    between samples. holds_arrays: whether a file can hold several arrays. holds_bytes: whether samples are bytes
+    without a shape. holds_image: whether a file is an encoded image. least: smallest size of a sample in bytes.
+    compressions: compressions that the format supports. streams: whether the native loader reads files front to back in
+    framework mode. splits_samples: whether a sample may need several requests, although the dataset has no arrays.
+    size_step: number of bytes of which random sizes of samples differ from the mean by a multiple. varies_arrays:
+    whether samples of several arrays may have random sizes. timed_call: what reports call a timed read in framework
+    mode; empty for a request to the operating system.
     """
 
     title: str
@@ -26,6 +27,9 @@ class FormatFacts(NamedTuple):
     caches_open: bool = False
     stays_open: bool = False
     holds_arrays: bool = False
+    holds_bytes: bool = False
+    holds_image: bool = False
+    least: int = 1
     compressions: tuple[Compression, ...] = ("none",)
     streams: bool = False
     splits_samples: bool = False
@@ -33,6 +37,11 @@ class FormatFacts(NamedTuple):
     varies_arrays: bool = False
     timed_call: str = ""
 
+
+_IMAGE = FormatFacts(
+    "", "Pillow", loads_whole=True, chooses_requests=True, holds_bytes=True, holds_image=True,
+    least=1024,  # headers, and a picture of a few pixels
+)  # fmt: skip
 
 FORMATS: dict[FormatName, FormatFacts] = {
     "tfrecord": FormatFacts("TFRecord", stays_open=True, streams=True),
@@ -47,7 +56,9 @@ FORMATS: dict[FormatName, FormatFacts] = {
     ),
     "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
     "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, timed_call="one numpy.load"),
-    "raw": FormatFacts("plain bytes", "Python", loads_whole=True),
+    "jpeg": _IMAGE._replace(title="JPEG"),
+    "png": _IMAGE._replace(title="PNG"),
+    "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
     "parquet": FormatFacts(
         "Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True, splits_samples=True

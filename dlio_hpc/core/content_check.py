@@ -7,9 +7,9 @@ from dlio_hpc.config.reader_keys import spans_read
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import compressibility
-from dlio_hpc.core.content import BLOCK, WORD, Rows
+from dlio_hpc.core.content import BLOCK, Rows
 from dlio_hpc.core.file_comparison import difference
-from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.formats.format import Paths, expected
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.dataset.sample_layout import Place, Places
@@ -30,11 +30,12 @@ class Verification:
         self._format = FORMATS[workload.dataset.format]
         is_known = workload.dataset.format != "null" and workload.dataset.existing is None
         self._extent = workload.reader.verify_content if is_known else "none"
-        self._compressibility = compressibility(workload.dataset)
+        self._fill = self._format.expected(workload.dataset)
+        self._stream = compressibility(workload.dataset) if self._format.expected is expected else None
         self._paths = paths
         self._beginnings: list[tuple[Places, bytes]] = []
         self._spans = spans_read(workload.dataset, workload.reader)
-        self._expected = np.empty(BLOCK if self.is_whole else 0, np.uint8)
+        self._expected = np.empty(BLOCK if self.is_whole else self._format.beginning, np.uint8)
 
     @property
     def is_whole(self) -> bool:
@@ -50,7 +51,7 @@ class Verification:
             return 0
         if not self.is_whole:
             begin, end = self._spans[0]
-            beginning = batch.rows[0, begin:end][:WORD].tobytes()
+            beginning = batch.rows[0, begin:end][: self._format.beginning].tobytes()
             self._beginnings.append((batch.places, beginning))
             if len(self._beginnings) == _AT_ONCE:
                 self.finish()
@@ -66,10 +67,10 @@ class Verification:
         beginnings, self._beginnings = self._beginnings, []
         if not beginnings:
             return
-        if self._format.head is content.head and self._spans[0] == (0, None):
+        if self._stream is not None and self._spans[0] == (0, None):
             positions = np.array([places.table[-1, 0] for places, _ in beginnings])
-            expected = content.words_at(positions, self._compressibility)
-            if b"".join(beginning for _, beginning in beginnings) == expected.tobytes():
+            beginning_words = content.words_at(positions, self._stream)
+            if b"".join(beginning for _, beginning in beginnings) == beginning_words.tobytes():
                 return
         for places, beginning in beginnings:
             self._compare_beginning(next(iter(places)), beginning)
@@ -78,11 +79,12 @@ class Verification:
         begin, end = self._spans[0]
         size = place.size if end is None else end - begin
         size = min(size, len(beginning))  # a row is shorter than a word with a small reader.resize
-        expected = self._format.head(place.position + begin, self._compressibility)[:size]
-        if beginning[: len(expected)] != expected:
+        generated = self._expected[:size]
+        self._fill(generated, place, begin)
+        if beginning[:size] != generated.tobytes():
             raise InvalidRun(
-                f"{self._paths(place.file)}: sample {place.sample} begins with {beginning[: len(expected)].hex()}, "
-                f"expected {expected.hex()}: {_REMEDY}"
+                f"{self._paths(place.file)}: sample {place.sample} begins with {beginning[:size].hex()}, "
+                f"expected {generated.tobytes().hex()}: {_REMEDY}"
             )
 
     def _compare_whole(self, place: Place, row: Rows) -> None:
@@ -93,12 +95,12 @@ class Verification:
         """Compare the bytes `first` to `last` (exclusive) of a sample."""
         for begin in range(first, last, BLOCK):
             block = row[begin : min(begin + BLOCK, last)]
-            expected = self._expected[: len(block)]
-            self._format.fill(expected, place.position + begin, self._compressibility)
-            at = difference(block, expected)
+            generated = self._expected[: len(block)]
+            self._fill(generated, place, begin)
+            at = difference(block, generated)
             if at is not None:
                 raise InvalidRun(
                     f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
-                    f"expected {expected[at]:#04x}: {_REMEDY}. If dlio-hpc datasets verify finds no fault, "
+                    f"expected {generated[at]:#04x}: {_REMEDY}. If dlio-hpc datasets verify finds no fault, "
                     "the dataset is intact, and only the read was wrong"
                 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans, tar_scan
+from dlio_hpc.dataset import array_scans, image_header, tar_scan
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 
 # First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
@@ -105,6 +105,24 @@ def _npy(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.npy(path, size, dataset.existing is not None and dataset.existing.rows)
 
 
+def image(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    """Scan an image: a file is one sample. JPEG and PNG files are accepted for both formats, because collections of
+    images have files with wrong endings.
+    """
+    with _opened(path) as descriptor:
+        begin = os.pread(descriptor, _BLOCK, 0)
+        try:
+            image_header.pixel_size(
+                lambda at, count: begin[at : at + count] if at + count <= _BLOCK else os.pread(descriptor, count, at)
+            )
+        except ValueError as reason:
+            raise ConfigError(
+                f"{path} is not an image that can be read, or is corrupted: {reason}; choose a pattern that leaves it "
+                "out, or set dataset.format to the format of the files (raw for images of other formats)"
+            ) from reason
+    return ScannedFile(FileSamples(0, np.array([size], np.int64)))
+
+
 def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
 
@@ -115,7 +133,7 @@ def _tar(path: str, size: int, _: Dataset) -> ScannedFile:
 
 
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
-    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "tar": _tar,
+    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "jpeg": image, "png": image, "tar": _tar,
 }  # fmt: skip
 
 

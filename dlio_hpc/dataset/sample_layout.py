@@ -104,9 +104,10 @@ class SampleLayout:
         self._array_shape = dataset.array_shape
         self._mean = dataset.sample.size
         self._stdev = dataset.sample.stdev or 0
-        self._step = FORMATS[dataset.format].size_step
-        first = dataset.arrays[0] if dataset.arrays else self._mean
-        self._most = min(int(first) - 1, 6 * self._stdev) // self._step * self._step
+        facts = FORMATS[dataset.format]
+        self._step = facts.size_step
+        first = int(dataset.arrays[0]) if dataset.arrays else self._mean
+        self._most = min(first - facts.least, 6 * self._stdev) // self._step * self._step
         self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
 
     def of(self, samples: Samples) -> Places:
@@ -207,9 +208,7 @@ class SampleLayout:
             mixed = mix_all(pairs ^ key)
             for shift in (0, 16, 32, 48):
                 total += (mixed >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
-        drawn = total * self._stdev >> 16
-        if self._step > 1:
-            drawn = (drawn + self._step // 2) // self._step * self._step
+        drawn = ((total * self._stdev >> 16) + self._step // 2) // self._step * self._step
         np.clip(drawn, -self._most, self._most, out=total)
         return total
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dlio_hpc.config.checkpoint_keys import Mode
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan.plan import Plan
 
@@ -29,6 +30,9 @@ PACKAGES = {
         "keras", "checkpoint.mode=keras", "pip install keras tensorflow-cpu, or set checkpoint.mode=posix"
     ),
     "pandas": Package("pandas", "dataset.format=csv with reader.mode=framework", "pip install pandas"),
+    "pillow": Package(
+        "PIL", "dataset.format=jpeg or png with reader.mode=framework", "pip install pillow, or set reader.mode=posix"
+    ),
     "pyarrow": Package(
         "pyarrow", "dataset.format=parquet with reader.mode=framework", "pip install pyarrow, or set reader.mode=posix"
     ),
@@ -64,6 +68,8 @@ def _of(workload: Workload) -> Iterator[str]:
         yield reader.loader
     if workload.dataset.format == "csv" and is_framework:
         yield "pandas"
+    if FORMATS[workload.dataset.format].holds_image and is_framework and reader.loader != "tensorflow":
+        yield "pillow"
     if workload.dataset.format == "parquet" and is_framework:
         yield "pyarrow"
     if reader.access == "collective" and is_framework:

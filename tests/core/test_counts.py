@@ -109,10 +109,15 @@ def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> tuple[
 _APART = {("tfrecord", "framework", "tensorflow"), ("parquet", "framework")}
 
 
+# Keys of formats that cannot have the samples of the demo.
+_IMAGES = ("dataset.samples_per_file=1", "dataset.sample={bytes: 90000, stdev: 20000}")
+_SAMPLES = {"parquet": _COLUMNS[1:], "jpeg": _IMAGES, "png": _IMAGES}
+
+
 def _combinations() -> Iterator[tuple[str, ...]]:
     """Yield the keys of each format in each mode through each loader, as far as a workload may have them."""
     for name, mode, loader in itertools.product(FORMATS, ("posix", "framework"), LOADERS):
-        sample = () if name != "parquet" else _COLUMNS[1:]
+        sample = _SAMPLES.get(name, ())
         keys = (f"dataset.format={name}", f"reader.mode={mode}", f"reader.loader={loader}", *sample)
         if name == "null" or {(name, mode), (name, mode, loader)} & _APART:
             continue

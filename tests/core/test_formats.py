@@ -412,7 +412,11 @@ def test_pandas_reads_what_is_written(tmp_path: Path) -> None:
     assert table.to_numpy().astype(np.float32)[3].tobytes() == _expected(dataset, [8])[0]
     text = (tmp_path / "1").read_bytes()
     assert len(text) == 5 * dataset.sample_bytes == 5 * 210 * 10
-    assert csv.head(0, content.RANDOM) == _expected(dataset, [0])[0][:4]
+    (place,) = SampleLayout(dataset).of(np.array([8], np.uint64))
+    for begin, count in ((0, 8), (4, 12), (400, 5)):
+        row = np.zeros(count, np.uint8)
+        csv.expected(dataset)(row, place, begin)
+        assert row.tobytes() == _expected(dataset, [8])[0][begin : begin + count]
 
 
 @given(st.lists(st.integers(0, 10**7 - 1), min_size=1, max_size=300))
@@ -646,7 +650,10 @@ def test_writing_over_leaves_the_same_bytes(tmp_path: Path) -> None:
 
 
 _WAYS: list[tuple[str, str]] = [
-    (kind, mode) for kind in format_facts.FORMATS if kind != "null" for mode in ("posix", "framework")
+    (kind, mode)
+    for kind, facts in format_facts.FORMATS.items()
+    if kind != "null" and not facts.holds_image  # test_images.py
+    for mode in ("posix", "framework")
 ]
 _WAYS += [("npz-gzip", mode) for mode in ("posix", "framework")] + [("hdf5-gzip", m) for m in ("posix", "framework")]
 

@@ -58,7 +58,7 @@ _FORMATS: list[tuple[str, str]] = [
     (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar") for m in ("posix", "framework")
 ]
 # Formats with tests of their own.
-_APART = ("raw", "parquet", "null")
+_APART = ("raw", "parquet", "jpeg", "png", "null")
 _RANKS = 3
 
 

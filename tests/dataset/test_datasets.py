@@ -29,6 +29,7 @@ from tests.support import planning, written
 _SPREAD = ("dataset.sample={bytes: 1000, stdev: 200, seed: 3}",)
 _ARRAYS = ("dataset.sample={bytes: 840}", "dataset.arrays=[700, 120, 8, 12]")
 _TAR_ARRAYS = "dataset.arrays=[2700, 120, 8, 12]"
+_IMAGES = ("dataset.samples_per_file=1", "dataset.sample={bytes: 3000, stdev: 500}")
 _STORED: dict[str, tuple[str, ...]] = {
     "npz": (),
     "npz spread": _SPREAD,
@@ -46,6 +47,8 @@ _STORED: dict[str, tuple[str, ...]] = {
     "csv": ("dataset.format=csv",),
     "npy": ("dataset.format=npy",),
     "npy spread": ("dataset.format=npy", *_SPREAD),
+    "jpeg": ("dataset.format=jpeg", *_IMAGES),
+    "png": ("dataset.format=png", *_IMAGES, "dataset.image={width: 30, height: 20}"),
     "raw": ("dataset.format=raw",),
     "tar": ("dataset.format=tar",),
     "tar spread": ("dataset.format=tar", *_SPREAD),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from dlio_hpc.config.dataset_keys import LARGEST_SIDE
 from dlio_hpc.config.dlio_benchmark import parquet
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, format_of, loader_of, natural_numbers, reads_nothing
@@ -11,8 +12,6 @@ from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 
 _DIFFERENCES = {
-    "jpeg": "a file consists of the bytes of its sample, which are read in requests of 64 KiB, as by Pillow",
-    "png": "a file consists of the bytes of its sample, which are read in requests of 64 KiB, as by Pillow",
     "indexed_binary": "samples at their offsets; the indexes of all files are one auxiliary file",
 }
 # Bytes of a file per pixel, for the random images that dlio_benchmark generates (measured with Pillow 13, 1000 x 1000).
@@ -133,12 +132,22 @@ def _sample(source: SourceWorkload) -> Iterator[Fact]:
         if kind == "tfrecord":
             size, text = _record_bytes(size), f"{text}, and the frame of tf.train.Example"
         if kind in IMAGES:
-            text = f"{text}, compressed by {source['dataset.format'].upper()}"
+            text = f"{text}, compressed by {kind.upper()}"
         yield Fact(key, fate, text, "dataset.sample.bytes", int(size * factor))
+        if kind in IMAGES:
+            yield from _picture(key, shape)
     if stdev and kind != "csv":
         yield _stdev(source, shape[0], item * _IMAGE_BYTES.get(kind, 1))
     elif stdev:
         yield Fact("dataset.record_length_bytes_stdev", "approximated", "all samples have the mean size")
+
+
+def _picture(key: str, shape: tuple[int, ...]) -> Iterator[Fact]:
+    """Yield the fact about the width and height of an image, which dlio_benchmark generates in grey."""
+    height, width = (*shape, 1)[:2]
+    if max(height, width) <= LARGEST_SIDE and math.prod(shape) == height * width:
+        picture = {"width": width, "height": height, "channels": 1}
+        yield Fact(key, "mapped", "a grey image", "dataset.image", picture)
 
 
 def _bytes(count: int) -> str:

@@ -4,8 +4,8 @@ from dlio_hpc.config.dlio_benchmark.keys import REVISION
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
 # Formats, and those of dlio-hpc in which the same bytes are read.
-FORMATS = {"npz": "npz", "npy": "npy", "hdf5": "hdf5", "csv": "csv", "tfrecord": "tfrecord", "jpeg": "raw",
-           "png": "raw", "indexed_binary": "raw", "parquet": "parquet", "synthetic": "null"}  # fmt: skip
+FORMATS = {"npz": "npz", "npy": "npy", "hdf5": "hdf5", "csv": "csv", "tfrecord": "tfrecord", "jpeg": "jpeg",
+           "png": "png", "indexed_binary": "raw", "parquet": "parquet", "synthetic": "null"}  # fmt: skip
 # Formats that are refused, and why.
 UNREADABLE = {
     "mmap_indexed_binary": "dlio_benchmark maps these files into memory and does not touch the samples, so it makes no "

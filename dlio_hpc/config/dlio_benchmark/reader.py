@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import (
-    IMAGES,
     LOADERS,
     format_of,
     loader_of,
@@ -14,9 +13,6 @@ from dlio_hpc.config.dlio_benchmark.formats import (
 )
 from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, REVISION
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
-
-# Request of Pillow for the data of an image.
-_PILLOW_REQUEST = 64 << 10
 
 
 def reader(source: SourceWorkload) -> Iterator[Fact]:
@@ -58,9 +54,6 @@ def _mode(source: SourceWorkload) -> Iterator[Fact]:
         return
     if source["reader.odirect"]:
         yield Fact("reader.odirect", "mapped", "", "reader.direct", True)
-        return
-    if kind in IMAGES:
-        yield Fact("dataset.format", "approximated", "requests of Pillow", "reader.transfer_size", _PILLOW_REQUEST)
         return
     if kind == "indexed_binary":
         return

@@ -22,12 +22,12 @@ from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Compressibility, Rows
 from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import ReadRequests, write_file
-from dlio_hpc.core.formats.format import Paths, SampleReader
+from dlio_hpc.core.formats.format import Expected, Paths, SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.write_back import written_early
-from dlio_hpc.dataset.sample_layout import Places
+from dlio_hpc.dataset.sample_layout import Place, Places
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -110,16 +110,15 @@ def _numbers(count: int, position: int, compressibility: Compressibility) -> npt
     return drawn - drawn // np.uint32(_TEN) * np.uint32(_TEN)  # faster than %
 
 
-def fill(row: Rows, position: int, compressibility: Compressibility) -> None:
-    """Fill `row` with the binary form of the values that are computed from the content stream at `position`."""
-    row.view(np.float32)[:] = _numbers(len(row) // _FLOAT, position, compressibility) / _TEN
+def expected(dataset: Dataset) -> Expected:
+    """Return the function that fills a row with the binary form of the values of a sample."""
+    kind = compressibility(dataset)
 
+    def fill(row: Rows, place: Place, begin: int) -> None:
+        values = _numbers(-(-len(row) // _FLOAT), place.position + begin, kind) / _TEN
+        row[:] = values.astype(np.float32).view(np.uint8)[: len(row)]
 
-def head(position: int, compressibility: Compressibility) -> bytes:
-    """Return the binary form of the first value that is computed from the content stream at `position`."""
-    row = np.empty(_FLOAT, np.uint8)
-    fill(row, position, compressibility)
-    return row.tobytes()
+    return fill
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:

@@ -9,14 +9,23 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.buffers import Buffer
-from dlio_hpc.core.content import Compressibility, Rows
+from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.dataset.sample_layout import Places
+from dlio_hpc.dataset.sample_layout import Place, Places
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 Paths = Callable[[int], str]
+# Function that fills an array with the bytes of a sample in memory, from a given byte of the sample on.
+Expected = Callable[[Rows, Place, int], None]
+
+
+def expected(dataset: Dataset) -> Expected:
+    """Return the function for formats whose samples in memory are bytes of the content stream."""
+    kind = compressibility(dataset)
+    return lambda row, place, begin: content.fill(row, place.position + begin, kind)
 
 
 class SampleReader(Protocol):
@@ -36,21 +45,21 @@ class SampleReader(Protocol):
 class Format(NamedTuple):
     """Functions of a file format. write: writes the file with a given number to an open file, which may have older
     contents. reader: returns a reader of the dataset's files. Its arguments are the workload; a function that returns
-    the path of the file with a given number; and the communicator for collective access, or None. fault: takes the path
-    and the number of a file. It returns how this file differs from the file that write() creates for this number, or
-    None if there is no difference. The last argument of `fault` restricts the check to size and metadata. head: returns
-    the first bytes of the sample that starts at a given position of the content stream. The bytes have the form in
-    which read() delivers them. fill: writes all bytes of the sample that starts at a given position to a row.
-    contents: yields what write() writes to consecutive files, given the number of the first file and the number after
-    the last one; all of it is in memory. None: only write() can do this. sizes: returns a function from the number of a
-    file to its size in bytes. None: only fault() can tell whether a file has its size.
+    the path of the file with a given number; and the communicator for collective access, or None. fault: takes the
+    path and the number of a file. It returns how this file differs from the file that write() creates for this
+    number, or None if there is no difference. The last argument of `fault` restricts the check to size and metadata.
+    expected: returns the function that gives the bytes which read() delivers. beginning: number of bytes at the
+    beginning of a sample that tell it from other samples, a multiple of 4. contents: yields what write() writes to
+    consecutive files, given the number of the first file and the number after the last one; all of it is in memory.
+    None: only write() can do this. sizes: returns a function from the number of a file to its size in bytes. None:
+    only fault() can tell whether a file has its size.
     """
 
     write: Callable[[int, Dataset, int], None]
     reader: "Callable[[Workload, Paths, Intracomm | None], SampleReader]"
     fault: Callable[[str, Dataset, int, bool], str | None]
-    head: Callable[[int, Compressibility], bytes] = content.head
-    fill: Callable[[Rows, int, Compressibility], None] = content.fill
+    expected: Callable[[Dataset], Expected] = expected
+    beginning: int = content.WORD
     contents: Callable[[Dataset, int, int], Iterator[memoryview]] | None = None
     sizes: Callable[[Dataset], Callable[[int], int]] | None = None
 

@@ -7,6 +7,7 @@ from dlio_hpc.core.formats import csv, npy, npz, null, raw, tar, tfrecord
 from dlio_hpc.core.formats.existing import ExistingReader
 from dlio_hpc.core.formats.format import Format, Paths, SampleReader
 from dlio_hpc.core.formats.hdf5 import hdf5_format
+from dlio_hpc.core.formats.images import image_format
 from dlio_hpc.core.formats.parquet import parquet_format
 from dlio_hpc.core.formats.resized import ResizingReader
 
@@ -18,8 +19,10 @@ FORMATS: dict[str, Format] = {
     "hdf5": Format(hdf5_format.write, hdf5_format.reader, hdf5_format.fault),
     "npz": Format(npz.write, npz.reader, npz.fault),
     "npy": Format(npy.write, npy.reader, npy.fault),
+    "jpeg": image_format.JPEG,
+    "png": image_format.PNG,
     "raw": Format(raw.write, raw.reader, raw.fault, contents=raw.contents, sizes=raw.sizes),
-    "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
+    "csv": Format(csv.write, csv.reader, csv.fault, csv.expected),
     "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),
     "tar": Format(tar.write, tar.reader, tar.fault, sizes=tar.sizes),
     "null": Format(null.write, null.reader, null.fault),

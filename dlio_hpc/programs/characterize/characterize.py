@@ -130,8 +130,8 @@ def _of_shards(made: Derived) -> list[str]:
     request = sum(file.bytes_read for file in shards) // sum(file.reads for file in shards)
     return [
         f"{len(shards):,} of {counted(len(data), 'file')} of the dataset end in .tar and are read in requests of "
-        f"{request:,} bytes on average (tarfile reads 10,240): they look like shards of webdataset. A log does not show "
-        "their members, so the workload reads them as raw files; with the files at hand, dataset.format=tar, "
+        f"{request:,} bytes on average (tarfile reads 10,240): they look like shards of webdataset. A log does not "
+        "show their members, so the workload reads them as raw files; with the files at hand, dataset.format=tar, "
         "reader.mode=framework and --existing read them member by member"
     ]
 

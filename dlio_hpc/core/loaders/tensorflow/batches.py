@@ -101,7 +101,7 @@ class Batches:
             self._free.append(self._in_use.pop(self._next - 1))
         self._next += 1
         rows = np.asarray(got)
-        tally.preprocess_s = self._preprocessing.took()
+        tally.preprocess_s += self._preprocessing.took()
         return rows, tally
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:

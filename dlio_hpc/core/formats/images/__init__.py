@@ -1,0 +1,1 @@
+"""Images: files that each hold an encoded picture, which libraries decode."""
