@@ -18,6 +18,8 @@ CSV_VALUE = 10
 TFRECORD_FRAME = 16
 # Bytes of a block of a tar file. A member has a header of one block, and its data are padded to whole blocks.
 TAR_BLOCK = 512
+# Bytes of which the size of a tar file is a multiple: 20 blocks, as tarfile and GNU tar write it.
+TAR_RECORD = 20 * TAR_BLOCK
 # Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
 _LARGEST_MEMBER = 2**33
 # Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
@@ -467,9 +469,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def framing_bytes(self) -> int:
-        """Bytes of headers and padding in a tar dataset, without the ends of its files."""
+        """Bytes of headers and padding in a tar dataset, and about those of the ends of its files."""
+        if self.format != "tar":
+            return 0
         sizes = self.arrays or (self.sample.size,)
-        return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) if self.format == "tar" else 0
+        return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) + self.files * TAR_RECORD
 
     @property
     def is_stored(self) -> bool:

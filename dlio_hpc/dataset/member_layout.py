@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.config.dataset_keys import TAR_BLOCK, Dataset
+from dlio_hpc.config.dataset_keys import TAR_BLOCK, TAR_RECORD, Dataset
 from dlio_hpc.dataset import sample_index
 from dlio_hpc.dataset.sample_layout import Numbers, Places, SampleLayout
-
-RECORD = 20 * TAR_BLOCK
 
 
 class SampleMembers(NamedTuple):
@@ -71,7 +69,7 @@ class MemberLayout:
 
     def file_size(self, number: int) -> int:
         """Return the size of generated file `number` in bytes."""
-        return -(-(self.samples_end(number) + 2 * TAR_BLOCK) // RECORD) * RECORD
+        return -(-(self.samples_end(number) + 2 * TAR_BLOCK) // TAR_RECORD) * TAR_RECORD
 
 
 def padded(sizes: Numbers) -> Numbers:
