@@ -59,8 +59,8 @@ _ADVICE = {
 _IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
 # Factors that people write behind a count.
 _POWERS = {"": 1, "k": 1000, "m": 1000000}
-# Formats of images, which are not generated.
-_IMAGES = ("jpeg", "jpg", "png", "image", "images", "tiff")
+# Formats of images that are not generated.
+_IMAGES = ("image", "images", "tiff", "tif", "gif", "bmp", "webp")
 # Least length of the beginning of a key by which the key is suggested.
 _BEGINNING = 4
 
@@ -206,10 +206,10 @@ def _without_name(steps: Sequence[str | int], key: str, value: object, inner: An
 def _wrong_value(value: object, kind: Any, example: str) -> str:
     choices = [str(choice) for part in _parts(kind) for choice in _choices(part)]
     if choices and isinstance(value, str):
-        if value.lower() in _IMAGES and "raw" in choices:
+        if value.lower() in _IMAGES and "jpeg" in choices:
             return (
-                f"found {plainly(value)}; use raw for generated files of this size, or read existing images with "
-                f"--existing '*.{value}'; formats: {', '.join(choices)}"
+                f"found {plainly(value)}; use jpeg or png, or raw for images of other kinds; formats: "
+                f"{', '.join(choices)}"
             )
         if value == "mpirun" and "hydra" in choices:
             return (

@@ -12,12 +12,12 @@ class FormatFacts(NamedTuple):
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
     between samples. holds_arrays: whether a file can hold several arrays. holds_bytes: whether samples are bytes
-    without a shape. holds_image: whether a file is an encoded image. least: smallest size of a sample in bytes.
-    compressions: compressions that the format supports. streams: whether the native loader reads files front to back in
-    framework mode. splits_samples: whether a sample may need several requests, although the dataset has no arrays.
-    size_step: number of bytes of which random sizes of samples differ from the mean by a multiple. varies_arrays:
-    whether samples of several arrays may have random sizes. timed_call: what reports call a timed read in framework
-    mode; empty for a request to the operating system.
+    without a shape. holds_image: whether a file is an encoded image. maps: whether the library can map files into
+    memory. least: smallest size of a sample in bytes. compressions: compressions that the format supports. streams:
+    whether the native loader reads files front to back in framework mode. splits_samples: whether a sample may need
+    several requests, although the dataset has no arrays. size_step: number of bytes of which random sizes of samples
+    differ from the mean by a multiple. varies_arrays: whether samples of several arrays may have random sizes.
+    timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
     """
 
     title: str
@@ -29,6 +29,7 @@ class FormatFacts(NamedTuple):
     holds_arrays: bool = False
     holds_bytes: bool = False
     holds_image: bool = False
+    maps: bool = False
     least: int = 1
     compressions: tuple[Compression, ...] = ("none",)
     streams: bool = False
@@ -55,7 +56,7 @@ FORMATS: dict[FormatName, FormatFacts] = {
         timed_call="one read by h5py",
     ),
     "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
-    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, timed_call="one numpy.load"),
+    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, maps=True),
     "jpeg": _IMAGE._replace(title="JPEG"),
     "png": _IMAGE._replace(title="PNG"),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),

@@ -128,6 +128,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Read one array of all samples of a batch, then the next array. false: read all arrays of a sample, then all
     arrays of the next sample.
     """
+    mapped: bool = False
+    """Map files into memory, as numpy.load does with mmap_mode="r", and copy samples from there. Page faults bring the
+    data, without calls. false: files are read.
+    """
     columns: tuple[str, ...] | None = None
     """Names of the columns of Parquet files that are read; null: all columns. Example: [label, features]"""
     hints: dict[str, str] = {}

@@ -14,10 +14,11 @@ from dlio_hpc.config.reader_keys import (
     reads_streams,
 )
 
+_MAPPING = " or ".join(name for name, facts in FORMATS.items() if facts.maps)
 # Keys of the reader that say how samples are read, and have no meaning without a dataset.
 _OF_SAMPLES = (
     "access", "direct", "load", "transfer_size", "engine", "verify", "verify_content", "columns", "array_order",
-    "by_array", "keep_open", "reopen",
+    "by_array", "keep_open", "reopen", "mapped",
 )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "transfer_size null, or set it to at most the size of a sample",
         ),
         (
-            (reader.interleave or 1) > 1 and facts.loads_whole and (framework or not plain),
+            (reader.interleave or 1) > 1 and facts.loads_whole and (framework or not plain) and not reader.mapped,
             "reader.interleave: with these settings, each sample would require loading a whole file; leave interleave "
             "null",
         ),
@@ -114,6 +115,10 @@ def check(dataset: Dataset, reader: Reader) -> None:
             reader.array_order is not None and sorted(reader.array_order) != list(range(len(dataset.arrays or ()))),
             "reader.array_order: list each position in dataset.arrays once, from 0; leave array_order null for files "
             "with one array",
+        ),
+        (
+            reader.mapped and not (framework and facts.maps),
+            f"reader.mapped=true needs mode=framework and format={_MAPPING}; leave mapped false",
         ),
         (
             reader.columns is not None and kind != "parquet",

@@ -327,7 +327,7 @@ _ARRAYS = (
     "latencies",
 )
 _READS = ("histograms", "sums", "sizes", "io_s", "hidden_s", "waited_s")
-_COUNTS = ("opens", "overhead_bytes", "requests", "preprocess_s")
+_COUNTS = ("opens", "overhead_bytes", "requests", "preprocess_s", "major_faults", "minor_faults")
 
 
 def _common(recordings: list[Recording]) -> list[Recording]:

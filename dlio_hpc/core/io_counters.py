@@ -38,6 +38,7 @@ class Tally:
     bytes that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds
     spent on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its
     start-up, before the worker opened its first sample file. phase: operations of a phase of a metadata workload.
+    major_faults, minor_faults: page faults while samples were copied from mapped files; major ones waited for storage.
     """
 
     __slots__ = (
@@ -47,6 +48,8 @@ class Tally:
         "fetched",
         "handled",
         "hints",
+        "major_faults",
+        "minor_faults",
         "opened",
         "opens",
         "overhead_bytes",
@@ -62,6 +65,8 @@ class Tally:
         self.overhead_bytes = 0
         self.requests = 0
         self.opens = 0
+        self.major_faults = 0
+        self.minor_faults = 0
         self.fetched = 0
         self.phase: PhaseRecord | None = None
         self.preprocess_s = 0.0
@@ -110,6 +115,16 @@ class Tally:
         self.starts.append(started)
         self.sizes.append(UNKNOWN)
 
+    def map(self, started: float, count: int, before: procfs.PageFaults) -> None:
+        """Count `count` bytes of samples that were copied from a mapped file. started: start of the copy, which ends
+        now. before: page faults of this thread until then.
+        """
+        self.timed(started)
+        after = procfs.page_faults()
+        self.bytes_read += count
+        self.major_faults += after.major - before.major
+        self.minor_faults += after.minor - before.minor
+
     def move_to_overhead(self, count: int) -> None:
         """Move `count` bytes from bytes_read to overhead_bytes. Raise ValueError if `count` is negative, because the
         reader has then counted fewer bytes than its samples have.
@@ -125,6 +140,8 @@ class Tally:
         self.overhead_bytes += batch.overhead_bytes
         self.requests += batch.requests
         self.opens += batch.opens
+        self.major_faults += batch.major_faults
+        self.minor_faults += batch.minor_faults
         self.fetched += batch.fetched
         self.preprocess_s += batch.preprocess_s
         self.hints = batch.hints or self.hints

@@ -22,6 +22,7 @@ from dlio_hpc.results.run_result import (
     Disturbance,
     Epoch,
     EvaluationSummary,
+    PageFaultsSummary,
     PhaseSummary,
     RestoreSummary,
     SlowestRank,
@@ -79,7 +80,7 @@ class Merged(NamedTuple):
 
 
 # Columns of Merged.totals.
-OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _OWN_S = range(8)
+OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _OWN_S, _MAJOR_FAULTS, _MINOR_FAULTS = range(10)
 # Phases of a step, each given by the timestamp at which it begins. A phase ends at the next timestamp.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
 
@@ -127,6 +128,7 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
     totals = [
         counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s,
         reads.histograms[distributions.READ].sum(), reads.io_s, reads.hidden_s, recording.own_s,
+        counts.major_faults, counts.minor_faults,
     ]  # fmt: skip
     return (
         np.array([offset]),
@@ -300,9 +302,14 @@ def summary(merged: Merged, run: Run) -> Summary:
         verify_s=float(merged.verified[..., 0].sum(axis=1).mean()),
         overhead_s=float(totals[:, _OWN_S].mean()),
         samples_verified=int(merged.verified[..., 1].sum()),
+        page_faults=_page_faults(totals) if run.workload.reader.mapped else None,
         metadata=_metadata(merged, run),
         auxiliary_files=_side_files(merged.auxiliary_files) if run.workload.dataset.auxiliary_files else None,
     )
+
+
+def _page_faults(totals: Floats) -> PageFaultsSummary:
+    return PageFaultsSummary(int(totals[:, _MAJOR_FAULTS].sum()), int(totals[:, _MINOR_FAULTS].sum()))
 
 
 def _latency(merged: Merged, kind: int) -> Distribution | None:

@@ -1,6 +1,7 @@
 """Kernel counters of this process, this thread and the node, from proc(5) and cgroups(7)."""
 
 import os
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,19 @@ class IO(NamedTuple):
         """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)
+
+
+class PageFaults(NamedTuple):
+    """Page faults of a thread. major: those that waited for storage. minor: those whose page was in memory."""
+
+    major: int
+    minor: int
+
+
+def page_faults() -> PageFaults:
+    """Return the page faults of the calling thread since its start (getrusage(2))."""
+    usage = resource.getrusage(resource.RUSAGE_THREAD)
+    return PageFaults(usage.ru_majflt, usage.ru_minflt)
 
 
 def process_io() -> IO | None:

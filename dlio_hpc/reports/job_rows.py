@@ -1,6 +1,7 @@
 """Measurements of a job as table rows and lines, for the terminal and the HTML page."""
 
 import math
+import mmap
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -362,6 +363,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     return [
         *_left_out(run, summary),
         ("read", read),
+        *_page_faults(summary),
         ("I/O time", _io_time(summary)),
         *_metadata(run, summary),
         *_own_cost(summary, run.run.workload),
@@ -371,6 +373,19 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
         *spread_reasons.facts(None if run.result is None else run.result.disturbance),
     ]
+
+
+def _page_faults(summary: Summary) -> list[tuple[str, str]]:
+    """Return the line about samples that were copied from mapped files."""
+    if summary.page_faults is None:
+        return []
+    pages = -(-summary.bytes_read // mmap.PAGESIZE)
+    faults = summary.page_faults
+    text = (
+        f"the samples fill {pages:,} pages of {format_size(mmap.PAGESIZE)}; {faults.major:,} page faults waited for "
+        f"storage, {faults.minor:,} did not (a fault can bring several pages); the requests above are those of headers"
+    )
+    return [("mapped", text)]
 
 
 # Share of opens and closes in the time of I/O from which on a report gives advice.
@@ -610,7 +625,10 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         )
         lines.append(("verified", text))
     if summary.preprocess_s:
-        lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} per rank in preprocessing threads"))
+        reader = run.run.workload.reader
+        is_decoded = reader.mode == "framework" and FORMATS[run.run.workload.dataset.format].holds_image
+        where = "decoding images and in preprocessing" if is_decoded else "in preprocessing threads"
+        lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} per rank {where}"))
     return lines
 
 

@@ -259,6 +259,15 @@ class SlowestRank(Struct, frozen=True):
     """busy_s of this rank, divided by busy_s of the median rank."""
 
 
+class PageFaultsSummary(Struct, frozen=True):
+    """Page faults of all ranks while they copied samples from files that are mapped into memory."""
+
+    major: int
+    """Page faults that waited for storage. A fault may bring several pages."""
+    minor: int
+    """Page faults whose page was in memory, of the file or of the batch."""
+
+
 class PhaseSummary(Struct, frozen=True):
     """A phase of a metadata workload. If the phase was repeated, rates and times are medians over the repeats."""
 
@@ -356,6 +365,8 @@ class Summary(Struct, frozen=True):
     metadata_fraction: float | None = None
     cut_short: str | None = None
     """Parts that are incomplete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
+    page_faults: PageFaultsSummary | None = None
+    """Page faults while samples were copied from mapped files; null: files were not mapped."""
     overhead_s: float | None = None
     """Time that dlio-hpc itself takes, as the mean over ranks; null: not measured. It includes: bookkeeping after each
     step; between epochs, dropping the page cache and determining what it holds; and own_s of the checkpoints. If the

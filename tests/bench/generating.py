@@ -19,6 +19,8 @@ _DATASETS = (
     (Dataset("raw", 8, 16, _BYTES), _GOAL),
     (Dataset("npz", 8, 16, _BYTES), _GOAL),
     (Dataset("npy", 8, 16, _BYTES), _GOAL),
+    (Dataset("jpeg", 128, 1, _BYTES), ">= 0.85"),
+    (Dataset("png", 128, 1, _BYTES), ">= 0.85"),
     (Dataset("hdf5", 8, 16, _BYTES), _GOAL),
     (Dataset("tfrecord", 8, 16, _BYTES), _GOAL),
     (Dataset("tar", 8, 16, _BYTES), _GOAL),

@@ -126,6 +126,18 @@ def _tarfile(folder: Path, dataset: Dataset) -> Callable[[], None]:
     return loop
 
 
+def _pillow(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Decode each file as torchvision's ImageFolder does."""
+    from PIL import Image
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            with open(_path(folder, number), "rb") as file:
+                Image.open(file).load()
+
+    return loop
+
+
 def _h5py(folder: Path, dataset: Dataset) -> Callable[[], None]:
     batch = np.empty((BATCH, BYTES.size), np.uint8)
 
@@ -206,11 +218,14 @@ NPZ, NPY, HDF5, RECORDS, TAR = (Dataset(kind, FILES, PER_FILE, BYTES) for kind i
 # An image, a caption and metadata, of the sizes of LAION-400M.
 LAION = Dataset("tar", 4, 1000, Sample(bytes=Size(26_000)), arrays=(Size(25_000), Size(100), Size(900)))
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
+JPEG, PNG = (Dataset(kind, FILES * PER_FILE, 1, Sample(bytes=Size(110_000))) for kind in ("jpeg", "png"))
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
-SETS = (NPZ, NPY, SINGLE, HDF5, RECORDS, TAR, LAION, CSV)
+SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, TAR, LAION, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
+    Case("jpeg 110 kB, framework / Pillow", JPEG, "framework", "native", _pillow, GOAL),
+    Case("png 110 kB, framework / Pillow", PNG, "framework", "native", _pillow, GOAL),
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
     Case("tar, framework / tarfile", TAR, "framework", "native", _tarfile, ">= 0.9"),
     Case("tar of images and labels, framework / tarfile", LAION, "framework", "native", _tarfile, ">= 0.9", 50),

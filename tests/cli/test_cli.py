@@ -86,7 +86,7 @@ _ON_JOBS = (
         (("dlio-submit", "demo", "--dataset-size", "3 B"), "is less than one sample, which has 1 MiB"),
         (
             ("dlio-submit", "demo", "-S", "dataset.format=hdf9"),
-            "dataset.format: found 'hdf9'; did you mean 'hdf5'? use one of: tfrecord, hdf5, npz, npy, raw",
+            "dataset.format: found 'hdf9'; did you mean 'hdf5'? use one of: tfrecord, hdf5, npz, npy, jpeg",
         ),
         (("dlio-submit", "demo", "-S", "reader.batchsize=3"), "did you mean 'batch_size'?"),
         (

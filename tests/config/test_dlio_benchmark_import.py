@@ -11,6 +11,7 @@ import yaml
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload
+from dlio_hpc.config.dataset_keys import Image
 from dlio_hpc.config.dlio_benchmark import importing, source
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
@@ -442,8 +443,10 @@ def test_checkpoints_of_a_large_model_that_are_refused(
     ("overrides", "expected"),
     [
         (("format=npy",), {"format": "npy", "mode": "framework", "bytes": 1000**2, "transfer_size": None}),
-        (("format=jpeg",), {"format": "raw", "mode": "posix", "bytes": 555400, "transfer_size": 65536}),
-        (("format=png",), {"format": "raw", "mode": "posix", "bytes": 1002400, "transfer_size": 65536}),
+        (("format=jpeg",), {"format": "jpeg", "mode": "framework", "bytes": 555400, "image": Image(1000, 1000, 1)}),
+        (("format=png",), {"format": "png", "mode": "framework", "bytes": 1002400, "image": Image(1000, 1000, 1)}),
+        (("format=png", "record_dims=[30, 400]"), {"bytes": 12028, "image": Image(400, 30, 1)}),
+        (("format=jpeg", "record_dims=[30, 40, 2]"), {"bytes": 1332, "image": None}),
         (("format=indexed_binary", "num_samples_per_file=4"), {"format": "raw", "mode": "posix", "bytes": 1000**2}),
         (("format=csv",), {"format": "csv", "mode": "framework", "shape": (357000,)}),
         (("format=hdf5",), {"format": "hdf5", "mode": "framework", "shape": (1000, 1000)}),
@@ -699,7 +702,7 @@ def test_forms_of_v3_that_are_imported(folder: Path) -> None:
         "dataset.record_length_bytes=322957", "dataset.record_length_bytes_stdev=0", "reader.batch_size=36",
         "reader.read_threads=8", "train.computation_time=0.071325", "workflow.checkpoint=False",
     )  # fmt: skip
-    assert (photographs.dataset.format, photographs.dataset.files) == ("raw", 1170301)
+    assert (photographs.dataset.format, photographs.dataset.files) == ("jpeg", 1170301)
     assert (photographs.reader.batch_size, photographs.compute.time.mean) == (36, 0.071325)
 
 

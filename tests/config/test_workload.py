@@ -28,7 +28,7 @@ def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, 
     [
         (
             "dataset.format=hdf9",
-            "dataset.format: found 'hdf9'; did you mean 'hdf5'? use one of: tfrecord, hdf5, npz, npy, raw, csv",
+            "dataset.format: found 'hdf9'; did you mean 'hdf5'? use one of: tfrecord, hdf5, npz, npy, jpeg, png",
         ),
         ("reader.batchsize=3", "reader: unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("reader.shuffle.seeds=3", "reader.shuffle: unknown key 'seeds'; did you mean 'seed'?"),

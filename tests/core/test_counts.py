@@ -39,7 +39,7 @@ def _strace() -> None:
     straced.needed()
 
 
-def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summary]:
+def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summary]:
     """Trace a run with strace after its dataset is generated."""
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=RANKS)
     plan = planning.make(workloads.load(str(workload), keys), site.load("local"), request)
@@ -89,7 +89,7 @@ def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> tuple[
     """Compare the reads, the bytes and the opens of a run with those that strace records. Return both."""
     if "reader.loader=tensorflow" in keys:
         pytest.importorskip("tensorflow")
-    run, summary = _measured(folder, workload, *keys)
+    run, summary = measured(folder, workload, *keys)
     requests = straced.requests(folder, RANKS, run.dataset)
     counted = {
         "requests": summary.reads,
@@ -163,7 +163,7 @@ def test_tensorflows_count_has_nothing_more_than_its_threads_seeds(
 ) -> None:
     """Each thread of TensorFlow draws four random bytes once. They are requests, but no bytes of samples."""
     pytest.importorskip("tensorflow")
-    run, summary = _measured(tmp_path, small, *_RECORDS, *keys)
+    run, summary = measured(tmp_path, small, *_RECORDS, *keys)
     requests = straced.requests(tmp_path, RANKS, run.dataset)
     more = summary.reads - len(requests)
     assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
@@ -171,7 +171,7 @@ def test_tensorflows_count_has_nothing_more_than_its_threads_seeds(
 
 
 def test_l2hmc_writes_each_file_of_a_checkpoint_in_one_request(tmp_path: Path) -> None:
-    run, summary = _measured(tmp_path, "l2hmc", "compute.time=0")
+    run, summary = measured(tmp_path, "l2hmc", "compute.time=0")
     assert run.workload.checkpoint is not None
     assert summary.checkpoint is not None
     sizes = run.workload.checkpoint.sizes
@@ -184,7 +184,7 @@ def test_framework_mode_makes_the_requests_of_pyarrow(tmp_path: Path, small: Pat
     """The count has at most one request more per rank: a thread of pyarrow asks how many CPUs there are."""
     pytest.importorskip("pyarrow")
     order = ("reader.shuffle.samples=false", "reader.shuffle.files=false", "reader.read_threads=1", "train.epochs=1")
-    run, summary = _measured(tmp_path, small, *_COLUMNS, "reader.mode=framework", *order)
+    run, summary = measured(tmp_path, small, *_COLUMNS, "reader.mode=framework", *order)
     requests = straced.requests(tmp_path, RANKS, run.dataset)
     assert 0 <= summary.reads - len(requests) <= RANKS
     assert 0 <= summary.bytes_read + summary.overhead_bytes_read - sum(requests) <= 100 * RANKS

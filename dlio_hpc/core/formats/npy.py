@@ -4,6 +4,9 @@ varying size follow each other in one array of bytes.
 Mode `posix` reads samples at their offsets. Mode `framework` is numpy.load, which always reads the whole array. NumPy
 reads the header through Python's buffer, and the array through a buffer of the C library, which reads the header again.
 The number of these requests and their bytes are taken from the kernel's I/O counters of the thread.
+
+With reader.mapped, numpy.load maps the array into memory (mmap_mode="r"). Calls read only the header, twice. Page
+faults bring the data while samples are copied.
 """
 
 import tokenize
@@ -19,14 +22,15 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison, procfs
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.compression import compressibility
+from dlio_hpc.core.content import Rows
 from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import write_file
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
-from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.io_counters import Tally, looking_up
 from dlio_hpc.core.write_back import written_early
-from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.dataset.sample_layout import Place, SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 _MAGIC = b"\x93NUMPY\x01\x00"
 # Alignment of the data, and number of digits of the first axis for which numpy.save leaves space (numpy.lib.format).
 _ALIGNMENT, _DIGITS = 64, 21
+# How often numpy.load opens a file that it maps: to find its kind, to read the header, and to map it.
+_OPENS_OF_MAP = 3
 # Errors of numpy.load for a corrupted file.
 _DAMAGE = (ValueError, EOFError, SyntaxError, MemoryError, OverflowError, RuntimeError, tokenize.TokenError)
 
@@ -81,7 +87,10 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
     if workload.reader.mode == "framework":
         darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps, which would be counted for a reader thread
         existing = workload.dataset.existing
-        return WholeFileReader(workload, paths, partial(_load, existing is not None and not existing.rows))
+        is_sample = existing is not None and not existing.rows
+        if workload.reader.mapped:
+            return _MappedReader(workload, paths, partial(_map, is_sample))
+        return WholeFileReader(workload, paths, partial(_load, is_sample))
     return FlatReader(workload, paths, comm, lambda *_: len(_written_header(workload.dataset, 0)))
 
 
@@ -110,4 +119,29 @@ def _load(is_sample: bool, path: str, tally: Tally) -> list[Array]:
         tally.bytes_read += difference.requested
         tally.requests += difference.calls
         tally.move_to_overhead(difference.requested - array.nbytes)
-    return [array.reshape(1, *(array.shape or (1,))) if is_sample else array]
+    return [_of_samples(array, is_sample)]
+
+
+def _of_samples(array: Array, is_sample: bool) -> Array:
+    """Return an array whose first axis counts samples. is_sample: whether the array is one sample."""
+    return array.reshape(1, *(array.shape or (1,))) if is_sample else array
+
+
+class _MappedReader(WholeFileReader):
+    """Reader of arrays that are mapped into memory. Each thread keeps the file mapped that it read last."""
+
+    def _copy(self, place: Place, row: Rows, tally: Tally) -> None:
+        before, started = procfs.page_faults(), now()
+        super()._copy(place, row, tally)
+        tally.map(started, place.size, before)
+
+
+def _map(is_sample: bool, path: str, tally: Tally) -> list[Array]:
+    """Map the array of a file, as numpy.load(path, mmap_mode="r") does."""
+    try:
+        with darshan_fd_gate.opening(), looking_up(tally):
+            array: Array = np.load(path, mmap_mode="r")
+    except _DAMAGE as reason:
+        raise damaged(path, reason) from reason
+    tally.opens += _OPENS_OF_MAP
+    return [_of_samples(array, is_sample)]

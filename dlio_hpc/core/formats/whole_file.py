@@ -52,9 +52,10 @@ class WholeFileReader:
                 self._last.arrays = None  # frees the old arrays before the next are loaded
                 self._last.arrays = self._loaded(place.file, tally)
                 self._last.file = place.file
-            self._copy(place, row)
+            self._copy(place, row, tally)
 
-    def _copy(self, place: Place, row: Rows) -> None:
+    def _copy(self, place: Place, row: Rows, tally: Tally) -> None:
+        """Copy a sample from the loaded arrays, whose reads are counted already."""
         loaded: list[Rows] = self._last.arrays
         if not self._parts:
             row[: place.size] = loaded[0][place.offset : place.offset + place.size]

@@ -1,0 +1,151 @@
+"""Files that are mapped into memory: no call shows the data, so that strace sees only the headers."""
+
+import mmap
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import Size
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader
+from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.core import buffers, page_cache, procfs
+from dlio_hpc.core.formats.format_table import FORMATS
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.loaders.loader_choice import LOADERS
+from dlio_hpc.dataset.sample_layout import SampleLayout
+from tests.core.test_counts import RANKS, measured
+from tests.support import existing, straced, written
+
+_KEYS = ("dataset.format=npy", "reader.mode=framework", "reader.mapped=true")
+
+
+@pytest.mark.job
+@pytest.mark.strace
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *((f"reader.loader={loader}",) for loader in LOADERS),
+        ("dataset.file_access=shared", "dataset.files=1", "dataset.samples_per_file=37"),
+    ],
+    ids=" ".join,
+)
+def test_calls_read_headers_and_page_faults_read_samples(tmp_path: Path, small: Path, keys: tuple[str, ...]) -> None:
+    straced.needed()
+    if "reader.loader=tensorflow" in keys:
+        pytest.importorskip("tensorflow")
+    run, summary = measured(tmp_path, small, *_KEYS, *keys)
+    traced = straced.requests(tmp_path, RANKS, run.dataset)
+    assert (summary.reads, summary.overhead_bytes_read) == (len(traced), sum(traced))
+    assert summary.opens == straced.opens(tmp_path, RANKS, run.dataset)
+    assert summary.bytes_read == summary.samples * run.workload.dataset.sample.size
+    assert summary.page_faults is not None
+    assert summary.page_faults.major + summary.page_faults.minor > 0
+
+
+def _read(folder: Path, made: Workload, samples: list[int]) -> tuple[list[bytes], Tally]:
+    reader = FORMATS[made.dataset.format].reader(made, lambda number: str(folder / str(number)), None)
+    places = SampleLayout(made.dataset).of(np.array(samples, np.uint64))
+    rows, tally = np.zeros((len(samples), made.dataset.largest_in_memory), np.uint8), Tally()
+    reader.read(places, buffers.over(rows), tally)
+    reader.close()
+    return [row[: place.size].tobytes() for place, row in zip(places, rows, strict=True)], tally
+
+
+def _workload(dataset: Dataset, mapped: bool = True) -> Workload:
+    return Workload("w", dataset, reader=Reader(mode="framework", mapped=mapped))
+
+
+@pytest.mark.parametrize("sample", [Sample(shape=(30, 7), dtype="int16"), Sample(bytes=Size(5000), stdev=Size(900))])
+def test_samples_are_those_that_are_read_without_a_map(tmp_path: Path, sample: Sample) -> None:
+    dataset = Dataset("npy", 3, 5, sample)
+    for number in range(3):
+        written.write(tmp_path / str(number), dataset, number)
+    samples = [3, 14, 2, 4, 10, 0]
+    mapped, tally = _read(tmp_path, _workload(dataset), samples)
+    plain, _ = _read(tmp_path, _workload(dataset, mapped=False), samples)
+    assert mapped == plain
+    assert tally.bytes_read == sum(map(len, plain))
+    assert tally.opens == 3 * 5, "files 0, 2, 0, 2 and 0 are mapped, each by three opens"
+    assert len(tally.sizes) == 5 + 6, "a latency for each header and for each sample"
+
+
+def test_faults_are_those_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three copies with 3, 5 and 9 major faults, and twice as many minor ones."""
+    faults = iter([(0, 0), (3, 6), (10, 20), (15, 30), (100, 200), (109, 218)])
+    monkeypatch.setattr(procfs, "page_faults", lambda: procfs.PageFaults(*next(faults)))
+    dataset = Dataset("npy", 1, 3, Sample(bytes=Size(5000)))
+    written.write(tmp_path / "0", dataset, 0)
+    _, tally = _read(tmp_path, _workload(dataset), [0, 1, 2])
+    assert (tally.major_faults, tally.minor_faults) == (17, 34)
+
+
+def test_the_kernel_counts_the_pages_that_faults_bring(tmp_path: Path) -> None:
+    """mincore(2) shows which pages of a file of 64 MiB are in memory after two samples were copied. With readahead, they
+    are more than those of the samples.
+    """
+    dataset = Dataset("npy", 1, 16, Sample(bytes=Size(4 << 20)))
+    path = tmp_path / "0"
+    written.write(path, dataset, 0)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    page_cache.drop(str(path))
+    if page_cache.resident([str(path)])[1]:
+        pytest.skip("the page cache of this file system cannot be dropped")
+    before = procfs.thread_io()
+    _, tally = _read(tmp_path, _workload(dataset), [2, 9])
+    after = procfs.thread_io()
+    assert tally.major_faults > 0
+    _, cached = page_cache.resident([str(path)])
+    assert before is not None
+    assert after is not None
+    assert after.since(before).fetched == pytest.approx(cached * mmap.PAGESIZE, rel=0.02)
+    assert after.since(before).fetched >= tally.bytes_read == 8 << 20
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize("dtype", [">u2", "c8", "?"])
+def test_existing_arrays_are_mapped(tmp_path: Path, rows: bool, dtype: str) -> None:
+    contents = existing.typed(tmp_path / "data", "npy", np.dtype(dtype))
+    if not rows:
+        contents = [b"".join(contents[begin:end]) for begin, end in ((0, 5),)]
+        for number in (1, 2):
+            (tmp_path / "data" / f"{number}.npy").unlink()
+    made = existing.unscanned("npy", "*", {"rows": rows}, mode="framework", mapped=True)
+    made = existing.scanned(tmp_path / "data", tmp_path, made)
+    for number, path in enumerate(sorted((tmp_path / "data").iterdir())):
+        (tmp_path / str(number)).symlink_to(path)
+    actual, _ = _read(tmp_path, made, list(range(made.dataset.samples)))
+    assert actual == contents
+
+
+@pytest.mark.parametrize("left", [0, 3, 100, 5000])
+def test_cut_files_are_named(tmp_path: Path, left: int) -> None:
+    dataset = Dataset("npy", 1, 3, Sample(bytes=Size(5000)))
+    written.write(tmp_path / "0", dataset, 0)
+    os.truncate(tmp_path / "0", left)
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/0"):
+        _read(tmp_path, _workload(dataset), [0])
+
+
+@pytest.mark.parametrize("keys", [{"mode": "posix"}, {"format": "npz"}, {"format": "raw"}, {"format": "hdf5"}])
+def test_other_formats_are_not_mapped(keys: dict[str, Any]) -> None:
+    kind, mode = keys.get("format", "npy"), keys.get("mode", "framework")
+    dataset = {"format": kind, "files": 4, "samples_per_file": 1, "sample": {"bytes": 9000}}
+    data = {"name": "w", "dataset": dataset, "reader": {"mapped": True, "mode": mode}}
+    with pytest.raises(ConfigError, match=r"reader\.mapped=true needs mode=framework and format=npy; leave mapped"):
+        Draft(data, "test").with_settings({})
+
+
+def test_samples_of_mapped_files_may_be_interleaved() -> None:
+    """Each sample of another file would take a load of the whole file without a map."""
+    made = partial(Dataset, "npy", 4, 4, Sample(bytes=Size(100)))
+    reader = Reader(mode="framework", interleave=2)
+    with pytest.raises(ValueError, match="interleave"):
+        Workload("w", made(), reader=reader)
+    Workload("w", made(), reader=Reader(mode="framework", interleave=2, mapped=True))
