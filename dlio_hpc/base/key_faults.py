@@ -43,18 +43,16 @@ _OF_FILES = {
                     "a site profile (--site)"),
     "data": "a site profile; --data DIR gives the folder of datasets, too",
 }  # fmt: skip
-# Keys that are made up, a key that is known where they are written, and what to write.
+# Keys that are made up, a key that is known where they are written, and what to write there.
 _LIMIT = "a limit has the name of its metric, such as min_samples_per_s: 100 or max_read_p99: 50ms; "
-_ADVICE = {
-    **dict.fromkeys(("metric", "min", "max", "limit", "value"), ("min_samples_per_s", _LIMIT)),
-    **dict.fromkeys(
-        ("every_epochs", "epochs", "interval", "frequency"),
-        (
-            "every_steps",
-            "a checkpoint is written after every epoch unless every_steps is set: checkpoint.every_steps=N; ",
-        ),
-    ),
-}
+_ADVICE = (
+    (("bytes", "size", "checkpoint_size"), "model_bytes", "did you mean 'model_bytes'? "),
+    (("size", "total_size", "bytes"), "samples_per_file",
+     "the size is files x samples_per_file x sample.bytes; dlio-submit --dataset-size SIZE changes files; "),
+    (("metric", "min", "max", "limit", "value"), "min_samples_per_s", _LIMIT),
+    (("every_epochs", "every_epoch", "epochs", "interval", "frequency"), "every_steps",
+     "a checkpoint is written after every epoch unless every_steps is set: checkpoint.every_steps=N; "),
+)  # fmt: skip
 # MB/s in other units of rates, at the end of a key.
 _IN_MBPS = {"GBps": "1000", "TBps": "1000000", "GiBps": "1073.74", "TiBps": "1099511.63"}
 # Factors that people write behind a count.
@@ -123,8 +121,8 @@ def meant_of(name: str, known: Sequence[str], everywhere: Sequence[str]) -> str:
     """Return a suggestion for the unknown key `name`, by the rules of meant(). known: keys of the same section.
     everywhere: keys of all sections, with the names of their sections.
     """
-    if name in _ADVICE and _ADVICE[name][0] in known:
-        return _ADVICE[name][1]
+    if advice := [text for names, neighbour, text in _ADVICE if name in names and neighbour in known]:
+        return advice[0]
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "

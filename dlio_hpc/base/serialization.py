@@ -115,9 +115,7 @@ def convert_changed(
     try:
         return convert(data, kind, source)
     except InvalidKey as fault:
-        key = ".".join(map(str, fault.fault.steps))
-        others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
-        place = others[-1] if others else place_of(source, fault.fault.steps, overrides, section)
+        place = place_of(source, fault.fault.steps, overrides, section, origins)
         several = "" if fault.fault.takes_list else _several(fault.fault.steps, overrides)
         known = fault.fault._replace(reason=fault.fault.reason + several)
         raise InvalidKey(place, known) from fault
@@ -130,14 +128,26 @@ def _several(steps: Steps, overrides: Sequence[str]) -> str:
         name, _, values = text.partition("=")
         if name.strip() == key and (match := re.fullmatch(r"\s*\[?(\w[\w. ]*(?:,\s*\w[\w. ]*)+)\]?\s*", values)):
             return f"; to measure several values: -P {key}={match[1]}"
+        if name.strip() == key and (match := re.fullmatch(r"([^,]+),\s*([a-z_]+\.[\w.]+=.*)", values)):
+            return (
+                f"; each setting needs its own option: -S {key}={match[1].strip()} -S {match[2]}; in the environment "
+                "variable DLIO_HPC_SET, blanks separate them"
+            )
     return ""
 
 
-def place_of(source: str, steps: Steps, overrides: Sequence[str], section: str) -> str:
-    """Return the override that sets the value at `steps`. If there is none, return the file with the line of the key,
-    and the overrides of keys that are nested in this key.
+def place_of(
+    source: str, steps: Steps, overrides: Sequence[str], section: str = "",
+    origins: Mapping[str, str] = types.MappingProxyType({}),
+) -> str:  # fmt: skip
+    """Return the place that sets the value at `steps`: one of `origins`, or an override. If there is none, return the
+    file with the line of the key, and the overrides of keys that are nested in this key. For the arguments, see
+    convert_changed().
     """
     key = ".".join(map(str, steps))
+    others = [place for name, place in origins.items() if f"{key}.".startswith(f"{name}.")]
+    if others:
+        return others[-1]
     given = {text.partition("=")[0].strip(): of_override(section + text) for text in overrides}
     above = [option for name, option in given.items() if f"{key}.".startswith(f"{name}.")]
     if above:

@@ -2,6 +2,7 @@
 observed. Everything that is known about a job is in its directory.
 """
 
+import fnmatch
 import os
 import re
 import shlex
@@ -220,12 +221,32 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
         )
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
-    meant = name_hint(path.name, [*names, *remembered])
+    if folder.exists() and not folder.is_dir():
+        return ConfigError(f"{folder} is a file; give the folder of jobs with --runs, such as dlio-runs")
+    meant = _of_pattern(path, names) or _of_batch_id(path) or name_hint(path.name, [*names, *remembered])
     advice = "dlio-hpc status lists jobs" if folder.exists() else "that folder does not exist"
     return ConfigError(
         f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give a name in that folder, or the path "
         f"of a directory or archive ({advice})"
     )
+
+
+def _of_batch_id(path: Path) -> str:
+    """Return advice if the name of a path is the id that the batch system gave to a job in the same folder."""
+    if not path.name[:1].isdigit():
+        return ""
+    for file in path.parent.glob(rundir.JOBS):
+        with suppress(DlioError, OSError):
+            if load(file.parent).batch_id == path.name:
+                return f"did you mean {file.parent.name!r}, which has this id in the batch system? "
+    return ""
+
+
+def _of_pattern(path: Path, names: Sequence[str]) -> str:
+    """Return advice if a path that does not exist is a pattern that matches names of jobs or studies in its folder."""
+    if not fnmatch.filter(names, path.name):
+        return ""
+    return f"it is a pattern: write {path} without quotes, so that the shell expands it, or "
 
 
 def _no_archive(path: Path) -> str:

@@ -1,5 +1,6 @@
 """dlio-hpc archive: verify, list, extract, share, prune."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -20,7 +21,10 @@ from dlio_hpc.documents.files import (
     ListedArchive,
     VerifiedArchive,
 )
+from dlio_hpc.files.rundir import ARCHIVE_SUFFIX
 
+# Default of the option --runs of other commands.
+_RUNS = Path("dlio-runs")
 _ARCHIVES = argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
 
 
@@ -40,11 +44,26 @@ def verify(archives: tuple[Path, ...], as_json: bool) -> int:
     for verified in checked:
         for fault in verified.faults:
             console.say(f"{verified.archive}: {fault}")
+        if verified.faults:
+            console.say(_remedy(Path(verified.archive)))
         if not verified.faults and not as_json:
             console.show(f"{verified.archive}: intact")
     if as_json:
         console.print_json(ArchiveVerifyDocument(checked))
     return InvalidRun.exit_code if any(verified.faults for verified in checked) else code
+
+
+def _remedy(archive: Path) -> str:
+    """Return what to do about a corrupted archive: there may be another copy, or the directory of its job."""
+    job = archive.name.removesuffix(ARCHIVE_SUFFIX)
+    kept = _RUNS / "archive" / archive.name
+    if kept.is_file() and not kept.samefile(archive):
+        return f"Another copy of this archive: {kept}"
+    runs = (archive.absolute().parents[1], _RUNS)
+    if (directory := next((path / job for path in runs if (path / job).is_dir()), None)) is not None:
+        moved = shlex.join(["mv", str(archive), f"{archive}.bad"])
+        return f"To archive the job again: {moved} && {shlex.join(['dlio-hpc', 'collect', str(directory)])}"
+    return f"Copy {archive.name} again from the folder where the job was archived; do not use the results of this copy"
 
 
 @archive.command("list")

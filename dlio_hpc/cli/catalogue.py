@@ -12,7 +12,7 @@ from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.cli import console, shell_completion
 from dlio_hpc.cli.outputs import OUTPUT
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument
-from dlio_hpc.config import defaults, shipped, site, workload
+from dlio_hpc.config import defaults, launcher_rules, shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
 from dlio_hpc.documents.files import ListedSite, ListedWorkload, NewSiteDocument, SitesDocument, WorkloadsDocument
 
@@ -131,7 +131,10 @@ def _exists(target: Path) -> ConfigError:
 
 
 def _show_site(name: str, as_json: bool) -> None:
-    _show(site.load(name), shipped.find(shipped.SITES, name), as_json)
+    profile = site.load(name)
+    if foreign := launcher_rules.note(profile.scheduler, profile.launcher.kind):
+        console.say(f"note: {foreign}")
+    _show(profile, shipped.find(shipped.SITES, name), as_json)
 
 
 @click.command(context_settings=SETTINGS)

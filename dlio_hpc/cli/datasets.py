@@ -160,7 +160,7 @@ def remove(
     if names and unfinished:
         raise click.UsageError("give the names of datasets, or --unfinished, and not both")
     if not names and not unfinished:
-        raise click.UsageError("give the names of datasets, or --unfinished")
+        raise click.UsageError("give the names of datasets (dlio-hpc datasets list), or --unfinished")
     code = 0
     if unfinished:
         looked, code = console.for_each(_folders(_directory(data, site_name)), _look)

@@ -14,7 +14,7 @@ from dlio_hpc.cli.outputs import OUTPUT_OR_FOLDER, refuse_inputs, written
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
 from dlio_hpc.config import shipped, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
-from dlio_hpc.config.dlio_benchmark.source import is_override
+from dlio_hpc.config.dlio_benchmark.source import is_known, is_override
 from dlio_hpc.dataset import checkpoint_files
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
     overrides = tuple(text for text in arguments if is_override(text))
     names = [text for text in arguments if text not in overrides]
     if len(names) != 1:
-        target = f"; give the file to write with -o {names[1]}" if len(names) == 2 else ""
+        target = f"; {_instead(names[1])}" if len(names) == 2 else ""
         raise click.UsageError(
             f"give one FILE, DIR or dlio:NAME, not {len(names)}: {' '.join(names) or 'overrides only'}{target}"
         )
@@ -66,6 +66,12 @@ def import_(arguments: tuple[str, ...], output: Path | None, as_json: bool) -> i
     elif output is None:
         sys.stdout.write(_text(imported))
     return 0
+
+
+def _instead(name: str) -> str:
+    """Return what to write instead of a second argument: a key of dlio_benchmark needs a value, a file an option."""
+    key = name.removeprefix("workload.")
+    return f"write ++workload.{key}=VALUE" if is_known(key) else f"give the file to write with -o {name}"
 
 
 def _imported(path: Path, overrides: tuple[str, ...]) -> "Imported":

@@ -43,7 +43,15 @@ class _OutputType(PathType):
             self.fail(f"cannot write {value}: Is a directory; give the name of a file", param, ctx)
         if self.suffixes and not name.endswith(self.suffixes) and not _is_device(value):
             self.fail(f"{value} does not end in {' or '.join(self.suffixes)}; give such a name", param, ctx)
+        if ctx is not None and param is not None and str(value) != "-" and not _is_device(value):
+            other = ctx.meta.setdefault(_WRITTEN, {}).setdefault(os.path.realpath(value), param)
+            if other is not param:
+                self.fail(f"{value} is also the file of {other.opts[-1]}; give two files", param, ctx)
         return super().convert(value, param, ctx)
+
+
+# Key of click's context for the options that name a file to write, by its path.
+_WRITTEN = "dlio_hpc.outputs"
 
 
 def _is_device(path: str) -> bool:

@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import click
 
-from dlio_hpc.base.errors import name_hint, nearest_name
-from dlio_hpc.config import shipped
+from dlio_hpc.base.errors import DlioError, name_hint, nearest_name
+from dlio_hpc.config import defaults, shipped
 from dlio_hpc.config.dlio_benchmark import hydra_settings
 
 # Options of batch systems, launchers and dlio_benchmark, and what they are called here.
@@ -36,6 +38,8 @@ _DRY_RUN = "did you mean '--dry-run'?"
 _INSTEAD = {
     ("import", "-S"): "write keys of dlio_benchmark in its own syntax, such as ++workload.reader.batch_size=8; set "
     "keys of dlio-hpc with -S when you submit the workload",
+    ("submit", "--no-wait"): "dlio-submit does not wait unless --wait is given; leave it out",
+    ("schema", "--json"): "schema prints JSON, unless --text is given; leave --json out",
     ("estimate", "--wait"): "estimate submits nothing; leave --wait out, or submit with dlio-submit",
     ("estimate", "--dry-run"): "estimate submits nothing; leave --dry-run out",
     ("clean", "-n"): _DRY_RUN,
@@ -72,6 +76,7 @@ _OTHER_VALUES = {
 }
 # What arguments are, by the verb or the name of the argument.
 _ARGUMENTS = {
+    "mlperf-report": "give the folder to write, and then the jobs: dlio-hpc mlperf-report DIR JOB",
     "site-report": "the folder that the web site is written to",
     "install-site": "the folder to install to, such as /opt/dlio-hpc",
     "archive prune": "the folder of archives, such as dlio-runs/archive",
@@ -86,6 +91,8 @@ _NO_OPTIONS = ("DLIO_HPC_LOG_FILE", "DLIO_HPC_SITE_PATH", "DLIO_HPC_DLIO_CONFIGS
 _INTERNAL = ("DLIO_HPC_RECORD", "DLIO_HPC_SURROUNDING_")
 # Maximum number of verbs that a message names.
 _MOST_VERBS = 4
+# Maximum number of options of a command that a message lists.
+_MOST_OPTIONS = 8
 
 
 def improved(fault: click.ClickException) -> click.ClickException:
@@ -176,10 +183,18 @@ def _of_other_verbs(fault: click.NoSuchOption, context: click.Context) -> click.
     """
     verbs = list(dict.fromkeys(name for name, param in _all_options(context) if fault.option_name in param.opts))
     if not verbs:
-        return fault
+        return fault if fault.possibilities else _with_own(fault, context)
     more = f" and {len(verbs) - _MOST_VERBS} more" if verbs[_MOST_VERBS:] else ""
     listed = f"{', '.join(verbs[:_MOST_VERBS])}{more}"
     return click.UsageError(f"No such option {fault.option_name!r}; it is an option of {listed}", context)
+
+
+def _with_own(fault: click.NoSuchOption, context: click.Context) -> click.ClickException:
+    """Return the error for an option that is like no other, with the options of the command if they are few."""
+    own = [max(param.opts, key=len) for param in context.command.params if isinstance(param, click.Option)]
+    if len(own) > _MOST_OPTIONS:
+        return fault
+    return click.UsageError(f"No such option {fault.option_name!r}; this command has {', '.join(own)}", context)
 
 
 def _all_options(context: click.Context) -> Iterator[tuple[str, click.Option]]:
@@ -219,7 +234,17 @@ def with_variable(message: str, arguments: list[str]) -> str:
         is_given = any(value in argument for argument in arguments)
         if len(value) > 1 and not is_given and name not in message and re.search(quoted, message):
             return f"{message} ({value} is from the environment variable {name})"
+    for value, path in _defaults().items():
+        if f"'{value}'" in message and not any(value in argument for argument in arguments):
+            return f"{message} ({value} is from {path})"
     return message
+
+
+def _defaults() -> dict[str, Path]:
+    """Return the files defaults.yaml that set options, by the values. An error in a file is reported elsewhere."""
+    with suppress(DlioError, OSError):
+        return {default.value: default.path for default in defaults.load().values()}
+    return {}
 
 
 def _variables() -> Mapping[str, str]:

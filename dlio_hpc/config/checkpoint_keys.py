@@ -19,6 +19,10 @@ from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
 
 # Checkpoint of section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
 _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
+# Largest file of a checkpoint, in bytes.
+_LARGEST_FILE = 1 << 50
+# Maximum number of ranks that divide a model.
+_MOST_RANKS = 10**5
 # Largest tensor of a file whose tensors do not follow from a model. 64 MiB is the size of a matrix of 4096 x 4096 in
 # single precision.
 TENSOR = 64 << 20
@@ -113,6 +117,10 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
                 "parallelism and zero divide a model; set model",
             ),
             (
+                self.parallelism is not None and self.parallelism.ranks > _MOST_RANKS,
+                f"parallelism: tensor x pipeline x data is at most {_MOST_RANKS:,} ranks",
+            ),
+            (
                 self.transfer_size is not None and not 1 <= self.transfer_size <= LARGEST_REQUEST,
                 "transfer_size must be at least 1 byte and at most 1 GiB, or null for one write per file",
             ),
@@ -139,6 +147,10 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
             (
                 self.model is None and min(self.sizes, default=0) < 1,
                 "a checkpoint needs at least one file, and no empty files",
+            ),
+            (
+                self.model is None and max(self.sizes, default=0) > _LARGEST_FILE,
+                f"a file of a checkpoint has at most {units.format_size(_LARGEST_FILE)}; lower model_bytes or files",
             ),
         )
         if self.requests:

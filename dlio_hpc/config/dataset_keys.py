@@ -117,7 +117,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
         return self.size + min(self.size - 1, 6 * (self.stdev or 0))
 
 
-class Image(Struct, frozen=True, forbid_unknown_fields=True):
+class ImageShape(Struct, frozen=True, forbid_unknown_fields=True):
     """Picture in each file of the formats jpeg and png. If a file of the size that `sample` asks for cannot hold such a
     picture, the file holds a smaller or a larger square.
     """
@@ -288,7 +288,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     `sample.bytes`. If `sample.stdev` is set, which tar files allow, the size of the first member varies. Example: [76
     KiB, 12 KiB, 8]
     """
-    image: Image | None = None
+    image: ImageShape | None = None
     """Picture in each file of the formats jpeg and png; null: a square with as many pixels as a photograph of
     `sample.bytes` has: one for 0.6 bytes of a JPEG file, and one for 1.8 bytes of a PNG file. Example: {width: 500,
     height: 375}

@@ -9,7 +9,20 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.files import user_folders
 
 VARIABLE = "DLIO_HPC_SITE_PATH"
+# What a folder of the variable has: folders for each kind of file, and default values of options.
+_SEARCHED = ("site_profiles", "workloads", "studies", "suites", "criteria", "reference", "defaults.yaml")
 _SYSTEM = Path("/etc/dlio-hpc")
+
+
+def _refuse_loose(folder: Path) -> None:
+    """Raise ConfigError if YAML files are in a folder of the variable itself, where nothing searches for them."""
+    content = {path.name for path in folder.glob("*")}
+    loose = sorted(name for name in content if name.endswith(".yaml"))
+    if loose and not content.intersection(_SEARCHED):
+        raise ConfigError(
+            f"{VARIABLE}: {folder} has {loose[0]} itself, but none of the folders that are searched; move site "
+            f"profiles to {folder}/site_profiles, workloads to {folder}/workloads"
+        )
 
 
 def folders() -> list[Path]:
@@ -25,6 +38,7 @@ def folders() -> list[Path]:
     for folder in named:
         if not folder.is_dir():
             raise ConfigError(f"{VARIABLE}: {folder} is not a directory here; correct the variable, or unset it")
+        _refuse_loose(folder)
     user = user_folders.of_user("XDG_CONFIG_HOME", ".config")
     listed = [*([] if user is None else [user]), *named, _SYSTEM]
     return [folder for folder in listed if os.path.isdir(folder)]  # False without permission

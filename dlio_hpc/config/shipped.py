@@ -79,6 +79,10 @@ def origin(path: Path) -> str:
     return f"{path.parent.parent}{', instead of the shipped one' if shipped else ''}"
 
 
+# Maximum number of bytes of a file name (NAME_MAX of Linux).
+_LONGEST_NAME = 255
+
+
 def find(folder: Path, name: str) -> Path:
     """Return the path of a YAML file. name: name or path of the file. A path is returned unchanged, even if the file
     does not exist and no other is likely to be meant. folder: kind of the file, as for files(). Raise ConfigError for
@@ -88,6 +92,8 @@ def find(folder: Path, name: str) -> Path:
         url.refuse(name)
     except ValueError as fault:
         raise ConfigError(f"{_KINDS[folder]}: {fault}") from fault
+    if max(map(len, os.fsencode(name).split(b"/"))) > _LONGEST_NAME:
+        raise ConfigError(f"no {_KINDS[folder]} {name[:40]}...: a name has at most {_LONGEST_NAME} bytes")
     if "/" not in name and (path := files(folder).get(name)) is not None:
         return path
     if name.endswith(_YAML):

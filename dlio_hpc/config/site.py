@@ -12,8 +12,9 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.config import shipped
+from dlio_hpc.config import launcher_rules, shipped
 from dlio_hpc.config.container import Container
+from dlio_hpc.config.launcher_rules import LauncherKind
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.scheduler_facts import SchedulerName
 
@@ -31,7 +32,7 @@ _LONGEST_PROBE_S = 600
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     """The command that starts the ranks."""
 
-    kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun", "flux"]
+    kind: LauncherKind
     """Kind of launcher, which determines the syntax of its options."""
     command: Annotated[str, Meta(min_length=1)]
     """Name or path of the command. Example: srun"""
@@ -270,7 +271,11 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
     shipped.check_kind(shipped.SITES, path, data)
     for override in overrides:
         serialization.override(data, override)
-    return serialization.convert_changed(data, Site, str(path), overrides, "site.")
+    profile = serialization.convert_changed(data, Site, str(path), overrides, "site.")
+    launcher = profile.launcher
+    if fault := launcher_rules.fault(profile.scheduler, launcher.kind, launcher.command):
+        raise ConfigError(f"{serialization.place_of(str(path), ('launcher',), overrides, 'site.')}: {fault}")
+    return profile
 
 
 def check_data(site: Site, name: str, overrides: tuple[str, ...] = ()) -> None:

@@ -24,7 +24,15 @@ from dlio_hpc.config.site import Site
 TENSORFLOW_BUFFER = 256 << 10
 
 # Suggestions for names that are options and not keys.
-_OPTIONS = {"nodes": "did you mean the option --nodes? ", "ppn": "did you mean the option --ppn? "}
+_OPTIONS = {
+    **{
+        name: f"did you mean the option --{name.replace('_', '-')}? "
+        for name in (
+            "nodes", "ppn", "repeat", "warmup", "nights", "dataset_size", "site", "study", "suite", "runs", "data",
+        )
+    },
+    "time": "did you mean the option --time, or 'compute.time'? ",
+}  # fmt: skip
 
 # Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
 SHORT_FORMS: dict[str, type] = {
@@ -133,12 +141,14 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("name must not be empty")
-        if not self.reads_samples and self.dataset.format == "null":
-            workload_rules.check_without_samples(self.reader, self.kind_in_words)
         workload_rules.check(self.dataset, self.reader)
         if self.evaluation is not None:
             passes = self.train.epochs // self.evaluation.every_epochs
             workload_rules.check_evaluation(self.dataset, self.reader, passes)
+            try:
+                self.dataset.of_files(self.evaluation.files, self.dataset.samples_per_file)
+            except ValueError as fault:
+                raise ValueError(f"evaluation.files: {fault}") from fault
         if self.metadata is not None:
             _check_metadata(self, self.metadata)
             steps = structs.replace(self.dataset, files=1, samples_per_file=len(self.metadata.order))
@@ -259,11 +269,26 @@ class Draft(NamedTuple):
         for key, value in settings.items():
             serialization.put(data, key, value, f"{key}={value}")
             _spell_out(data)
+        origins = {**self.origins, **dict.fromkeys(settings, "")}
         _check_dataset(data, self.source)
+        self._check_reader(data, origins)
         _add_dataset(data, self.source)
         _add_sample(data)
-        origins = {**self.origins, **dict.fromkeys(settings, "")}
         return serialization.convert_changed(data, Workload, self.source, self.overrides, origins=origins)
+
+    def _check_reader(self, data: dict[str, Any], origins: Mapping[str, str]) -> None:
+        """Raise ConfigError if a workload that reads no samples sets a key of the reader."""
+        metadata, checkpoint, dataset = data.get("metadata"), data.get("checkpoint"), data.get("dataset")
+        only_writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
+        has_dataset = dataset is not None and not (isinstance(dataset, dict) and dataset.get("format") == "null")
+        if has_dataset or not (isinstance(metadata, dict) or only_writes):
+            return
+        if keys := workload_rules.unused_keys(data.get("reader")):
+            subject = "a metadata workload" if metadata else "a workload that only writes checkpoints"
+            names = ", ".join(f"reader.{key}" for key in keys)
+            text = f"{names}: {subject} has no dataset and reads no samples; leave {names} out"
+            place = serialization.place_of(self.source, ("reader", keys[0]), self.overrides, origins=origins)
+            raise ConfigError(f"{place}: {text}" if place else text)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
@@ -425,20 +450,29 @@ def _add_dataset(data: dict[str, Any], source: str) -> None:
     checkpoint, metadata = data.get("checkpoint"), data.get("metadata")
     if isinstance(metadata, dict) and "dataset" not in data:
         data["dataset"] = {"format": "null", "files": 1, "samples_per_file": 1, "sample": {"bytes": 1}}
-        data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
+        _set_reader(data)
         return
     if "dataset" in data or not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("writes"), int):
         return
     data["dataset"] = {
         "format": "null", "files": 1, "samples_per_file": checkpoint["writes"], "sample": {"bytes": 1}
     }  # fmt: skip
-    data["reader"] = {"shard": False, "prefetch": 0, **data.get("reader", {})}
+    _set_reader(data)
     if checkpoint.get("every_steps", 1) != 1:
         raise ConfigError(
             f"{source}: checkpoint.every_steps: this workload only writes checkpoints, one in each step; leave "
             f"every_steps out, and set checkpoint.writes"
         )
     checkpoint["every_steps"] = 1
+
+
+def _set_reader(data: dict[str, Any]) -> None:
+    """Set the keys of the reader in a workload that reads no samples. A reader that is no mapping is left unchanged;
+    the check of the keys reports it. `data` is modified.
+    """
+    reader = data.get("reader", {})
+    if isinstance(reader, dict):
+        data["reader"] = {"shard": False, "prefetch": 0, **reader}
 
 
 def _add_sample(data: dict[str, Any]) -> None:

@@ -1,5 +1,8 @@
 """Combinations of a workload's `dataset` and `reader` that are rejected. Each message names a setting that works."""
 
+from typing import Any
+
+from dlio_hpc.base import serialization
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.format_facts import FORMATS
@@ -15,22 +18,27 @@ from dlio_hpc.config.reader_keys import (
 )
 
 _MAPPING = " or ".join(name for name, facts in FORMATS.items() if facts.maps)
-# Keys of the reader that say how samples are read, and have no meaning without a dataset.
-_OF_SAMPLES = (
-    "access", "direct", "load", "transfer_size", "engine", "verify", "verify_content", "columns", "array_order",
-    "by_array", "keep_open", "reopen", "mapped",
+# Values of a reader that a workload without a dataset may have, although it reads no samples. Suites set drop_cache for
+# all their parts; plan/notes.py has a note.
+_WITHOUT_SAMPLES: tuple[dict[str, Any], ...] = (
+    serialization.plain(Reader()), {"shard": False, "prefetch": 0, "verify_content": "none", "drop_cache": True},
 )  # fmt: skip
 
 
-def check_without_samples(reader: Reader, subject: str) -> None:
-    """Raise ValueError if a workload without a dataset sets how samples are read. subject: the workload in words, such
-    as "a metadata workload".
+def unused_keys(reader: object) -> list[str]:
+    """Return the keys of `reader`, as read from a YAML file, that have an effect only if samples are read. Values that
+    such a workload may have are left out, and so are unknown keys.
     """
-    usual = Reader()
-    for key in _OF_SAMPLES:
-        value = getattr(reader, key)
-        if value and value not in (getattr(usual, key), "none"):
-            raise ValueError(f"reader.{key}: {subject} has no dataset and reads no samples; leave reader.{key} out")
+    keys = reader if isinstance(reader, dict) else {}
+    usual = {key: [values[key] for values in _WITHOUT_SAMPLES if key in values] for key in Reader.__struct_fields__}
+    return [key for key in keys if key in usual and not any(_is_part(keys[key], value) for value in usual[key])]
+
+
+def _is_part(value: object, whole: object) -> bool:
+    """Return whether two values are equal, or one mapping contains the other."""
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return value.items() <= whole.items()
+    return value == whole
 
 
 def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
@@ -38,8 +46,8 @@ def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
     refuse(
         (
             not passes,
-            "evaluation.every_epochs is larger than the number of epochs, so the run would have no "
-            "evaluation pass; lower it",
+            "evaluation.every_epochs is larger than train.epochs, so the run would have no evaluation pass; lower "
+            "every_epochs, or raise train.epochs",
         ),
         (
             dataset.format == "null" or dataset.existing is not None or dataset.file_access == "shared",

@@ -470,6 +470,12 @@ def _is_text(head: bytes) -> bool:
     return len(head) > 1 and head.isascii() and head.decode().replace("\n", "").replace("\t", "").isprintable()
 
 
+def _archive_of(path: Path) -> str:
+    """Return a suggestion if `path`, which does not exist, is the name of a job with an archive in the usual folder."""
+    usual = Path("dlio-runs", "archive", f"{path.name}{SUFFIX}")
+    return f"did you mean {str(usual)!r}? " if usual.is_file() else ""
+
+
 @contextmanager
 def _opening(path: Path) -> Iterator[io.BufferedReader]:
     """Open an archive for reading. If `path` is a pipe, do not block. Raise ConfigError if it is another kind of file,
@@ -480,7 +486,7 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
-        advice = "" if path.name.endswith(SUFFIX) else f"; give {_WANTED}"
+        advice = "" if path.name.endswith(SUFFIX) else f"; {_archive_of(path)}give {_WANTED}"
         raise unreadable(fault, path, advice=advice) from fault
     with about(path):
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.base import redaction, units
-from dlio_hpc.config.checkpoint_keys import USUAL_REQUEST
+from dlio_hpc.config.checkpoint_keys import USUAL_REQUEST, Checkpoint, StatePrecision
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
@@ -100,7 +100,40 @@ def _without_effect(plan: Plan) -> Iterator[str]:
     ignored = [option for option, value in given.items() if value]
     if plan.site.scheduler == "local" and ignored:
         yield f"{', '.join(ignored)}: no effect, because site {plan.site.name} has no batch system"
-    saved = [run.workload.checkpoint for run in plan.runs if run.workload.checkpoint is not None]
-    changed = [keys for keys in saved if keys.transfer_size not in (None, USUAL_REQUEST)]
-    for mode in dict.fromkeys(keys.mode for keys in changed if keys.mode != "posix"):
-        yield f"checkpoint.transfer_size: no effect with checkpoint.mode={mode}: its library sets the size of requests"
+    if plan.site.depth is not None and plan.site.scheduler == "local" and plan.site.launcher.kind == "mpiexec":
+        yield "site.depth: no effect with launcher.kind=mpiexec, which does not bind ranks to CPUs"
+    yield from dict.fromkeys(note for run in plan.runs for note in _unused_keys(run.workload, plan.nodes))
+
+
+def _unused_keys(workload: Workload, nodes: int) -> Iterator[str]:
+    """Yield a note for each key of a workload that is set, but has no effect with the other keys."""
+    reader, keys = workload.reader, workload.metadata
+    if reader.drop_cache and not workload.reads_samples:
+        yield f"reader.drop_cache: no effect, because {workload.kind_in_words} reads no samples"
+    has_preprocessing = bool(reader.preprocess_time)
+    if reader.preprocess_threads > 1 and reader.loader == "native" and not has_preprocessing:
+        yield "reader.preprocess_threads: no effect without reader.preprocess_time, the time of a sample"
+    order = reader.shuffle
+    if not (order.files or order.samples) and (order.seed or not order.reseed):
+        yield "reader.shuffle.seed, reader.shuffle.reseed: no effect without reader.shuffle.files or shuffle.samples"
+    if workload.compute.mode != "sleep" and not (workload.compute.time.mean or has_preprocessing):
+        yield f"compute.mode={workload.compute.mode}: no effect without compute.time or reader.preprocess_time"
+    if keys is not None and keys.fsync and "write" not in keys.order:
+        yield "metadata.fsync: no effect without the phase write, which needs metadata.bytes"
+    if keys is not None and keys.shift_nodes > 1 and nodes == 1:
+        yield "metadata.shift_nodes: no effect on a single node, where each rank works on its own files"
+    if workload.checkpoint is not None:
+        yield from _unused_checkpoint_keys(workload.checkpoint)
+
+
+def _unused_checkpoint_keys(checkpoint: Checkpoint) -> Iterator[str]:
+    is_changed = checkpoint.transfer_size not in (None, USUAL_REQUEST)
+    if is_changed and checkpoint.mode != "posix":
+        yield (
+            f"checkpoint.transfer_size: no effect with checkpoint.mode={checkpoint.mode}: its library sets the size of "
+            "requests"
+        )
+    if checkpoint.model is not None and checkpoint.by != "root":
+        yield "checkpoint.by: no effect with checkpoint.model, which determines the ranks that write"
+    if checkpoint.model is None and checkpoint.precision != StatePrecision():
+        yield "checkpoint.precision: no effect without checkpoint.model"

@@ -58,7 +58,8 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     _check_layouts(drafted)
     doubts = list(dict.fromkeys((*_long_times(drafted), *_small_requests(drafted))))
     try:
-        check(drafted)
+        with _in_file(None if options.nodes else _file(options), {"--nodes ": ("nodes",)}):
+            check(drafted)
     except ConfigError as fault:
         raise type(fault)("; ".join((str(fault), *doubts))) from fault
     if options.existing is None:
@@ -243,7 +244,8 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
         raise ConfigError("--every sets the time between nights: give --nights 2 or more as well, or leave --every out")
     request = _request(options, folders, repeat, warmup)
     swept = {f"{axis.key}=": ("parts", part.name, "sweep", axis.key) for part in parts for axis in part.axes}
-    with _in_file(path, {"no criteria ": ("verdict", "criteria"), **swept}):
+    zipped = next((part.name for part in parts if part.zipped), "")
+    with _in_file(path, {"no criteria ": ("verdict", "criteria"), "--zip ": ("parts", zipped, "zip"), **swept}):
         made = study.make(plan.job_name(name), parts, request, about, report)
     return Planned(made, packing.plans(made))
 

@@ -202,6 +202,8 @@ def check(study: Study, point: Point) -> None:
     support it.
     """
     loader = point.workload.reader.loader
+    if study.tf_profile and not point.workload.reads_samples:
+        raise ConfigError(f"--tf-profile: {point.workload.kind_in_words} reads no samples; omit --tf-profile")
     if study.tf_profile and loader != "tensorflow":
         raise ConfigError(
             f"--tf-profile: reader.loader={loader} does not use TensorFlow; add -S reader.loader=tensorflow, or omit "

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, name_hint
+from dlio_hpc.config import launcher_rules
 from dlio_hpc.config.scheduler_facts import SCHEDULERS
 from dlio_hpc.config.site import Queue, Site, depth
 from dlio_hpc.plan import cost
@@ -121,8 +122,8 @@ def _begins(plan: Plan) -> Iterator[ConfigError]:
 
 
 def notes(plan: Plan) -> Iterator[str]:
-    """Yield a note if the job comes close to its walltime, if it is expected to exceed its walltime, or if its queue is
-    not in the site profile.
+    """Yield a note if the job comes close to its walltime, if it is expected to exceed its walltime, if its launcher
+    belongs to another batch system, or if its queue is not in the site profile.
     """
     least, room = computing(plan), plan.walltime - plan.warning_time
     if least > _TIGHT * room:
@@ -139,6 +140,10 @@ def notes(plan: Plan) -> Iterator[str]:
             f"{units.format_walltime(plan.walltime)}; increase --time or --nodes, or reduce --dataset-size (times "
             "are estimated from the rates in the site profile, see dlio-hpc estimate)"
         )
+    if foreign := launcher_rules.note(site.scheduler, site.launcher.kind):
+        yield foreign
+    if wrong := launcher_rules.binding_note(site.launcher.kind, site.launcher.bind):
+        yield wrong
     queue = plan.queue
     if site.queues and queue is not None and queue not in site.queues:
         hint = name_hint(queue, site.queues)

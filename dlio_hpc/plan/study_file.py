@@ -1,6 +1,7 @@
 """A study file: a YAML file with the parts of a study. It has full values, and smaller values that suit a laptop."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -31,6 +32,10 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """Numbers of ranks per node to measure with. Example: [4]"""
     dataset_size: units.LargeSize | None = None
     """Size to which the dataset is changed. Example: 256 MiB"""
+
+
+# Keys of a part that users write into its sections `set` and `sweep`.
+_OF_PARTS = frozenset(Scale.__struct_fields__) - {"set"}
 
 
 class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
@@ -163,6 +168,10 @@ def _asked_of(
     layout = {key: value for key, value in settings.items() if key.startswith("site.")}
     swept = part.sweep if changes.full else part.sweep | part.laptop.sweep
     source = f"{file.name}: parts.{name}"
+    for section, keys in {"set": settings, "sweep": part.sweep}.items():
+        for key in _OF_PARTS.intersection(keys):
+            with _placed(path or file.name, ("parts", name, section)):
+                raise ConfigError(f"{key} is no key of a workload; write {key} next to {section}, not in it")
     for key in part.set.keys() & part.sweep.keys():
         raise ConfigError(f"{source}: {key} is in set and in sweep; leave one of them out")
     return PartRequest(
@@ -175,9 +184,10 @@ def _asked_of(
         site=structs.replace(site, layout=layout_of(site, layout)),
         axes=tuple(_axis(("parts", name, "sweep", key), values, path or file.name) for key, values in swept.items()),
         zipped=part.zip,
-        nodes=changes.nodes or _counts(layers, "nodes", source) or (1,),
+        nodes=changes.nodes or _counts(layers, "nodes", name, path or file.name) or (1,),
         # With --nodes, the study scales over nodes, and not over the ranks per node of the `laptop` sections.
-        ranks_per_node=changes.ranks_per_node or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", source),
+        ranks_per_node=changes.ranks_per_node
+        or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", name, path or file.name),
         weak=part.weak,
         dataset_size=changes.dataset_size or _last(layer.dataset_size for layer in layers),
         metric=part.metric,
@@ -191,16 +201,32 @@ def _axis(steps: tuple[str, ...], values: Any, source: Path | str) -> sweep.Axis
     """Return the values of a key. steps: nested keys that lead to the values. source: path of the study file, or its
     name.
     """
-    try:
+    with _placed(source, steps):
         return sweep.axis_of(steps[-1], values, ".".join(steps))
+
+
+@contextmanager
+def _placed(source: Path | str, steps: tuple[str, ...]) -> Iterator[None]:
+    """Begin the message of a ConfigError in the `with` block with the line of a key. For the arguments, see _axis()."""
+    try:
+        yield
     except ConfigError as fault:
         place = serialization.in_file(source, steps) if isinstance(source, Path) else source
         raise ConfigError(f"{place}: {fault}") from fault
 
 
-def _counts(layers: Sequence[Scale], key: str, source: str) -> tuple[int, ...]:
-    given = _last(getattr(layer, key) for layer in layers)
-    return () if given is None else sweep.counts(list(given) if isinstance(given, tuple) else given, f"{source}.{key}")
+def _counts(layers: Sequence[Scale], key: str, part: str, source: Path | str) -> tuple[int, ...]:
+    """Return the numbers that the last of the layers sets. part: name of the part. source: as for _axis()."""
+    places = ((), ("parts", part), ("laptop",), ("parts", part, "laptop"))
+    given = {
+        place: value for place, layer in zip(places, layers, strict=False) if (value := getattr(layer, key)) is not None
+    }
+    if not given:
+        return ()
+    place, values = list(given.items())[-1]
+    steps = (*place, key)
+    with _placed(source, steps):
+        return sweep.counts(list(values) if isinstance(values, tuple) else values, ".".join(steps))
 
 
 def _last(values: Iterable[T | None]) -> T | None:

@@ -69,10 +69,18 @@ def _all(runs: Path) -> list[Path]:
     if not files:
         rests = ", only leftover files of killed submissions (dlio-hpc clean removes them)"
         left = rests if any(abandoned_files.rests(runs)) else ""
-        left = left if runs.is_dir() else ", which does not exist"
+        left = left if runs.is_dir() else f", which does not exist{_jobs_nearby(runs)}"
         folder_kinds.refuse_other(runs, "jobs", "--runs")
         raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]
+
+
+def _jobs_nearby(runs: Path) -> str:
+    """Return where the jobs are, if this folder or the one above has jobs and `runs` is a name in this folder."""
+    near = next((path for path in (Path(), Path("..")) if folder_kinds.holds(path, "jobs")), None)
+    if near is None or runs.is_absolute():
+        return ""
+    return f"; {'this folder' if near == Path() else 'the folder above'} has jobs: --runs {near}"
 
 
 def overlooked(runs: Path, listed: Collection[Path]) -> Iterator[str]:

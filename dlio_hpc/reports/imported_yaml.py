@@ -35,7 +35,7 @@ def write(imported: Imported) -> str:
         f"dlio_benchmark.",
         *(
             line(imported.source, fact)
-            for fact in imported.facts
+            for fact in sorted(imported.facts, key=lambda fact: not fact.misspelt)
             if not fact.target and imported.is_reported(fact)
         ),
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.analysis.study import spread_reasons
+from dlio_hpc.base import units
 from dlio_hpc.records import outcomes
 from dlio_hpc.records.outcomes import FAULTS, OUTCOMES, Outcome, label
 from dlio_hpc.results.metrics import METRICS, MetricName
@@ -275,7 +276,9 @@ def _not_comparable(case: _Case) -> Verdict | None:
             [f"dlio-hpc report {group.study}"],
         )
     if trend.night(group, case.metric) is None:
-        return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in this job")
+        known = [name for name in METRICS if any(run.metrics.get(name) for run in group.good)]
+        lacking = f"{METRICS[case.metric].noun} is unknown or 0 in this job"
+        return case.verdict("not_comparable", f"{lacking}, which has {units.listed(known, 3)}" if known else lacking)
     return None
 
 

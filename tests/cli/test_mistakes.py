@@ -1774,6 +1774,129 @@ NEARBY = (
     ),
 )
 
+# Keys, launchers and names that do not fit each other.
+_PAIR = {kind: SITE.replace("{kind: srun, command: srun}", f"{{kind: {kind}, command: {kind}}}")
+         for kind in ("aprun", "flux", "srun")}  # fmt: skip
+_TYPOS = ("model: {name: unet3d}\nframework: pytorch\nworkflow: {train: True}\n"
+          "dataset: {format: npz, num_files_train: 16, num_samples_per_file: 1, record_length_byte: 1048576}\n"
+          "reader: {data_loader: pytorch, batch_size: 4, read_thread: 4}\n")  # fmt: skip
+# First 40 bytes of an archive, and no more.
+_CUT = b"\x28\xb5\x2f\xfd\x04\x58\x01\x00" + bytes(32)
+PAIRS = (
+    Mistake("launcher of Cray on Slurm", OWN,
+            ("site.yaml, line 3: launcher.kind=aprun with scheduler=slurm: aprun starts ranks in jobs of PBS or Cobalt",
+             "kinds that work with scheduler=slurm: srun, mpiexec, hydra, openmpi"), {"site.yaml": _PAIR["aprun"]}),
+    *(Mistake(f"launcher of Slurm on {name}", OWN,
+              (f"launcher.kind=srun with scheduler={name}: srun starts ranks in jobs of Slurm", f"{name}: {kinds}"),
+              {"site.yaml": _PAIR["srun"].replace("slurm", name)})
+      for name, kinds in {"pbs": "pals, aprun, mpiexec", "cobalt": "aprun, mpiexec"}.items()),
+    Mistake("launcher that may be in another batch system", OWN + " --generate auto",
+            ("note: launcher.kind=flux with scheduler=slurm: flux starts ranks in jobs of Flux, not of Slurm",),
+            {"site.yaml": _PAIR["flux"]}, 0),
+    Mistake("profile with such a launcher", "dlio-hpc sites site.yaml",
+            ("note: launcher.kind=flux with scheduler=slurm",), {"site.yaml": _PAIR["flux"]}, 0),
+    Mistake("launcher of a batch system without one", DEMO + "-S site.launcher.kind=srun -S site.launcher.command=srun",
+            ("note: launcher.kind=srun with scheduler=local", "only if this shell is inside a job of Slurm"), code=0),
+    Mistake("kind of another command", OWN,
+            ("site.yaml, line 3: launcher.kind=srun writes options that mpirun, the launcher.command, does not have",
+             "set command to srun, or use a kind for mpirun: mpiexec, hydra, openmpi"),
+            {"site.yaml": SITE.replace("command: srun", "command: mpirun")}),
+    Mistake("options in a command", OWN,
+            ("site.yaml, line 3: launcher.command has options; write command: srun, and options: [--mpi=pmix, -v]",),
+            {"site.yaml": SITE.replace("command: srun", "command: srun --mpi=pmix -v")}),
+    *(Mistake(f"{key} of {name}", f"dlio-submit {name} -s local --dry-run -S {key}={value}",
+              (f"-S {key}={value}: {key}: {kind} has no dataset and reads no samples; leave {key} out",))
+      for name, kind in {"metadata_own": "a metadata workload",
+                         "llama3_8b": "a workload that only writes checkpoints"}.items()
+      for key, value in {"reader.read_threads": "4", "reader.loader": "pytorch", "reader.batch_size": "8"}.items()),
+    Mistake("reader of a metadata workload in a file", DRY,
+            ("w.yaml, line 5: reader.read_threads: a metadata workload has no dataset",),
+            _w("name: w\nmetadata: {files: 10}\nreader:\n  batch_size: 1\n  read_threads: 8\n")),
+    *(Mistake(f"{key} has no effect", f"dlio-submit {name} -s local --dry-run -S {key}={value}", (f"note: {says}",),
+              code=0)
+      for name, key, value, says in (
+          ("metadata_own", "reader.drop_cache", "true", "reader.drop_cache: no effect, because a metadata workload"),
+          ("metadata_own", "metadata.fsync", "true", "metadata.fsync: no effect without the phase write"),
+          ("metadata_own", "metadata.shift_nodes", "2", "metadata.shift_nodes: no effect on a single node"),
+          ("llama3_8b", "checkpoint.by", "all", "checkpoint.by: no effect with checkpoint.model"),
+          ("demo", "checkpoint.precision.weights", "fp32", "checkpoint.precision: no effect without checkpoint.model"),
+          ("demo", "reader.preprocess_threads", "4", "reader.preprocess_threads: no effect without reader.preprocess"),
+          ("demo", "compute", "{mode: spin, time: 0}", "compute.mode=spin: no effect without compute.time"),
+          ("demo", "site.depth", "2", "site.depth: no effect with launcher.kind=mpiexec")) for value in [f"'{value}'"]),
+    Mistake("order of nothing", DRY, ("note: reader.shuffle.seed, reader.shuffle.reseed: no effect without",),
+            _w(W + "reader: {shuffle: {seed: 4}}\n"), 0),
+    Mistake("keys of an imported folder misspelt", "dlio-hpc import u",
+            ("misspelt: dataset.record_length_byte, reader.read_thread",), {"u/u.yaml": _TYPOS}, 0),
+    Mistake("misspelt keys of dlio_benchmark", "dlio-submit dlio:./u.yaml -s local --dry-run",
+            ("note: dlio:./u.yaml: reader.read_thread: 4: ignored (did you mean 'read_threads'?",),
+            {"u.yaml": _TYPOS}, 0),
+    Mistake("corrupted archive without a job", "dlio-hpc archive verify gone.tar.zst",
+            ("gone.tar.zst: ", "Copy gone.tar.zst again from the folder where the job was archived"),
+            {"gone.tar.zst": _CUT}, 3),
+    Mistake("corrupted archive with its job", "dlio-hpc archive verify r/archive/old.tar.zst",
+            ("To archive the job again: mv r/archive/old.tar.zst r/archive/old.tar.zst.bad && dlio-hpc collect ",),
+            {"r/archive/old.tar.zst": _CUT, "r/old/job.json": ""}, 3),
+    Mistake("range of nodes in a study", "dlio-submit --study s.yaml -s local --dry-run",
+            ("s.yaml, line 3: nodes: '1-4' is not a value; write a range as 1..4",),
+            {"s.yaml": STUDY.replace("parts", "nodes: 1-4\nparts")}),
+    Mistake("nodes of a study on a laptop", "dlio-submit --study s.yaml -s local --dry-run",
+            ("s.yaml, line 3: --nodes 2: site local allows at most 1",),
+            {"s.yaml": STUDY.replace("parts", "nodes: [1, 2]\nparts")}),
+    Mistake("nodes in a sweep", "dlio-submit --study s.yaml -s local --dry-run",
+            ("s.yaml, line 5: nodes is no key of a workload; write nodes next to sweep, not in it",),
+            {"s.yaml": STUDY.replace("{reader", "{nodes: [1, 2], reader")}),
+    Mistake("zip of two lengths in a study", "dlio-submit --study s.yaml -s local --dry-run",
+            ("s.yaml, line 6: --zip needs lists of equal length: reader.read_threads has 2, reader.batch_size has 1",),
+            {"s.yaml": STUDY.replace("2]}", "2], reader.batch_size: [1]}") + "    zip: true\n"}),
+    Mistake("settings separated by commas",
+            "DLIO_HPC_SET=reader.batch_size=2,reader.read_threads=4 dlio-submit demo -s local --dry-run",
+            ("each setting needs its own option: -S reader.batch_size=2 -S reader.read_threads=4", "blanks separate")),
+    Mistake("size of a dataset as a key", DEMO + "-S dataset.size=1GiB",
+            ("unknown key 'size'; the size is files x samples_per_file x sample.bytes", "--dataset-size SIZE")),
+    Mistake("size of a checkpoint", DEMO + "-S checkpoint.bytes=1GiB", ("did you mean 'model_bytes'?",)),
+    Mistake("checkpoints of each epoch", DEMO + "-S checkpoint.every_epoch=1", ("a checkpoint is written after",)),
+    Mistake("binding of another launcher", OWN + " -S site.launcher.bind=core",
+            ("note: launcher.bind=core is a word of another launcher; launcher.kind=srun has cores",), _site(""), 0),
+    Mistake("profile of TensorFlow without samples", "dlio-submit metadata_own -s local --dry-run --tf-profile",
+            ("--tf-profile: a metadata workload reads no samples; omit --tf-profile",)),
+    Mistake("not to wait", DEMO + "--no-wait", ("dlio-submit does not wait unless --wait is given",)),
+    Mistake("site misspelt in defaults", "DLIO_HPC_SITE_PATH=h dlio-submit demo --dry-run",
+            ("no site 'loca'; did you mean 'local'?", "(loca is from ", "h/defaults.yaml)"),
+            {"h/defaults.yaml": "site: loca\n"}),
+    Mistake("profiles without their folder", "DLIO_HPC_SITE_PATH=f dlio-hpc sites",
+            ("f has x.yaml itself, but none of the folders that are searched; move site profiles to ",),
+            {"f/x.yaml": SITE}),
+    Mistake("key of an import without a value", "dlio-hpc import u.yaml reader.batch_size",
+            ("not 2: u.yaml reader.batch_size; write ++workload.reader.batch_size=VALUE",), {"u.yaml": _TYPOS}),
+    Mistake("JSON of a schema", "dlio-hpc schema workload --json", ("schema prints JSON, unless --text is given",)),
+    Mistake("option like no other, of few", "dlio-hpc datasets verify -d . --fastest",
+            ("No such option '--fastest'; this command has --data, ",)),
+    *(Mistake(f"number for {key} of {name}", f"dlio-submit {name} -s local --dry-run -S {key}=4",
+              (f"-S {key}=4: {key}: found 4; use a mapping",))
+      for name in ("metadata_own", "llama3_8b") for key in ("reader", "compute", "train")),
+    Mistake("evaluation of too many files", DEMO + "-S evaluation.files=9007199254740992",
+            ("evaluation.files: dataset too large: at most 2^53 samples",)),
+    Mistake("ranks of a model", "dlio-submit llama3_8b -s local --dry-run -S checkpoint.parallelism.data=10000000",
+            ("checkpoint: parallelism: tensor x pipeline x data is at most 100,000 ranks",)),
+    Mistake("checkpoint of an exabyte", DEMO + "-S checkpoint.model_bytes=1000000TB",
+            ("a file of a checkpoint has at most 1 PiB; lower model_bytes or files",)),
+    *(Mistake(f"option {name} as a key", DEMO + f"-S {name}=x",
+              (f"unknown key '{name}'; did you mean the option --{name.replace('_', '-')}",))
+      for name in ("site", "time", "repeat", "data", "dataset_size")),
+    Mistake("name of a workload that no file can have", f"dlio-submit {'a' * 300} -s local --dry-run",
+            ("no workload aaaa", "a name has at most 255 bytes")),
+    Mistake("one file for two outputs", "dlio-hpc history --openmetrics x --xdmod ./x",
+            ("'--xdmod': ./x is also the file of --openmetrics; give two files",)),
+    Mistake("metric that a job does not have", "dlio-hpc compare done --metric restore_s --force",
+            ("is unknown or 0 in this job, which has samples_per_s",)),
+    Mistake("pattern of jobs in quotes", "dlio-hpc cancel 'do*'",
+            ("no job or study 'do*'", "it is a pattern: write dlio-runs/do* without quotes")),
+    Mistake("file as the folder of jobs", "dlio-hpc report x -o two.h5", ("two.h5 is a file; give the folder",)),
+    Mistake("folder of reports left out",
+            "dlio-hpc mlperf-report done --edition v3 --division closed --submitter x --system y",
+            ("give the folder to write, and then the jobs: dlio-hpc mlperf-report DIR JOB",)),
+)  # fmt: skip
+
 TABLES = {
     "nearby": NEARBY,
     "blanks": BLANKS,
@@ -1782,7 +1905,7 @@ TABLES = {
     "results": RESULTS, "kinds": KINDS, "without effect": WITHOUT_EFFECT, "lines": LINES,
     "folders": FOLDERS, "targets": TARGETS, "copies": COPIES, "variables": VARIABLES, "verbs": OF_OTHER_VERBS,
     "system": SYSTEM, "habits": HABITS, "logs": LOGS, "nothing": NOTHING, "studies": IN_STUDIES,
-    "in files": IN_FILES,
+    "in files": IN_FILES, "pairs": PAIRS,
 }  # fmt: skip
 # Words of Python and of its libraries, outside of quotation marks.
 _JARGON = re.compile(r"`|\b(None|NoneType|dict|str|int|bool|object|msgspec|Errno|[A-Z]\w+Error|codec|True|False)\b")
@@ -1858,6 +1981,33 @@ def test_a_damaged_file_of_an_archived_job_points_to_the_archive(
     assert "; the archive has the job as it was collected: dlio-hpc report " in done.err
     archive = shlex.split(done.err.strip())[-1]
     assert runner(tmp_path)("dlio-hpc", "report", archive).code == 0
+
+
+def test_another_copy_of_a_corrupted_archive_is_named(tmp_path: Path) -> None:
+    (tmp_path / "dlio-runs" / "archive").mkdir(parents=True)
+    for name in ("done.tar.zst", "dlio-runs/archive/done.tar.zst"):
+        (tmp_path / name).write_bytes(_CUT)
+    done = runner(tmp_path)("dlio-hpc", "archive", "verify", "done.tar.zst")
+    assert done.code == 3
+    assert "Another copy of this archive: dlio-runs/archive/done.tar.zst" in done.err
+    named = runner(tmp_path)("dlio-hpc", "archive", "list", "done")
+    assert (named.code, "did you mean 'dlio-runs/archive/done.tar.zst'?" in named.err) == (2, True)
+
+
+@pytest.mark.parametrize(("folder", "where"), [("dlio-runs", "this folder has jobs: --runs ."),
+                                               ("dlio-runs/done", "the folder above has jobs: --runs ..")])  # fmt: skip
+def test_jobs_near_the_current_folder_are_named(folder: str, where: str, place: Path) -> None:
+    done = runner(place / folder)("dlio-hpc", "status")
+    assert (done.code, where in done.err) == (2, True), done.err
+
+
+def test_the_id_of_the_batch_system_names_the_job(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "dlio-runs" / "done", tmp_path / "dlio-runs" / "done")
+    record = tmp_path / "dlio-runs" / "done" / rundir.JOB
+    record.write_text(json.dumps({**json.loads(record.read_text()), "batch_id": "123456"}))
+    done = runner(tmp_path)("dlio-hpc", "wait", "123456")
+    assert done.code == 2
+    assert "did you mean 'done', which has this id in the batch system?" in done.err
 
 
 def test_the_same_log_twice_is_no_comparison(place: Path, tmp_path: Path) -> None:

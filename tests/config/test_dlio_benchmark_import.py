@@ -11,7 +11,7 @@ import yaml
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload
-from dlio_hpc.config.dataset_keys import Image
+from dlio_hpc.config.dataset_keys import ImageShape
 from dlio_hpc.config.dlio_benchmark import importing, source
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
@@ -187,7 +187,7 @@ def test_each_key_has_an_outcome_on_stderr_and_in_the_file(folder: Path, name: s
     given = source.read(path)
     for key in given.values:
         written = given.old.get(key, key)
-        outcome = next(line for line in done.err.splitlines() if line.startswith(f"{written}: "))
+        outcome = next(line for line in done.err.splitlines() if f": {written}: " in f": {line}")
         assert any(f": {fate}" in outcome for fate in ("mapped", "approximated", "ignored", "left out"))
         assert f"{written}:" in text
     assert workload.load(str(target)) == _renamed(_workload(folder, name))
@@ -439,13 +439,16 @@ def test_checkpoints_of_a_large_model_that_are_refused(
     assert message in done.err.splitlines()[-1]
 
 
+_SQUARE = ImageShape(1000, 1000, 1)
+
+
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
         (("format=npy",), {"format": "npy", "mode": "framework", "bytes": 1000**2, "transfer_size": None}),
-        (("format=jpeg",), {"format": "jpeg", "mode": "framework", "bytes": 555400, "image": Image(1000, 1000, 1)}),
-        (("format=png",), {"format": "png", "mode": "framework", "bytes": 1002400, "image": Image(1000, 1000, 1)}),
-        (("format=png", "record_dims=[30, 400]"), {"bytes": 12028, "image": Image(400, 30, 1)}),
+        (("format=jpeg",), {"format": "jpeg", "mode": "framework", "bytes": 555400, "image": _SQUARE}),
+        (("format=png",), {"format": "png", "mode": "framework", "bytes": 1002400, "image": _SQUARE}),
+        (("format=png", "record_dims=[30, 400]"), {"bytes": 12028, "image": ImageShape(400, 30, 1)}),
         (("format=jpeg", "record_dims=[30, 40, 2]"), {"bytes": 1332, "image": None}),
         (("format=indexed_binary", "num_samples_per_file=4"), {"format": "raw", "mode": "posix", "bytes": 1000**2}),
         (("format=csv",), {"format": "csv", "mode": "framework", "shape": (357000,)}),
@@ -610,9 +613,9 @@ def test_sections_beside_the_section_workload_are_imported(folder: Path, run: Ru
     data = serialization.parse_yaml(done.out, "stdout")
     assert (data["dataset"]["files"], data["train"]["epochs"], data["reader"]["batch_size"]) == (300, 3, 5)
     lines = done.err.splitlines()
-    assert (
-        "readr.batch_size: 9: ignored (did you mean 'reader.batch_size'? dlio_benchmark e1919d7 has no such key)"
-        in lines
+    assert lines[0] == (
+        f"warning: {path}, line 2: readr.batch_size: 9: ignored (did you mean 'reader.batch_size'? dlio_benchmark "
+        "e1919d7 has no such key)"
     )
     assert "hydra.run.dir: x: ignored (an option of Hydra, not of the workload)" in lines
     assert any(
@@ -740,7 +743,9 @@ def test_names_of_workloads_of_dlio_benchmark(folder: Path, run: Run) -> None:
     (job,) = json.loads(planned.out)["jobs"]
     assert [note for note in job["notes"] if note.startswith("dlio:volumes: reader.file_shuffle: seed: approximated")]
     assert job["notes"][-1].startswith("dlio:volumes: ignored, no effect on requests: ")
-    assert "model.model_size, " in job["notes"][-1]
+    assert "dlio:volumes: model.model_size: 499153191: ignored (did you mean 'model_size_bytes'? " in "".join(
+        job["notes"]
+    )
     shown = run("dlio-hpc", "workloads", "dlio:photos", **where)
     assert serialization.parse_yaml(shown.out, "stdout")["dataset"]["files"] == 1024
     assert run("dlio-hpc", "workloads", "dlio:photos", "--json", **where).json["dataset"]["files"] == 1024

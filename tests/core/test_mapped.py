@@ -86,8 +86,8 @@ def test_faults_are_those_of_the_kernel(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_kernel_counts_the_pages_that_faults_bring(tmp_path: Path) -> None:
-    """mincore(2) shows which pages of a file of 64 MiB are in memory after two samples were copied. With readahead, they
-    are more than those of the samples.
+    """mincore(2) shows which pages of a file of 64 MiB are in memory after two samples were copied. With readahead,
+    they are more than those of the samples.
     """
     dataset = Dataset("npy", 1, 16, Sample(bytes=Size(4 << 20)))
     path = tmp_path / "0"

@@ -9,7 +9,8 @@ Fate = Literal["mapped", "approximated", "ignored", "left out"]
 
 class Fact(NamedTuple):
     """Outcome of the import for a key of dlio_benchmark. target: key of dlio-hpc that the import sets; "" if it sets
-    none. value: value of this key. text: explanation, which may be empty.
+    none. value: value of this key. text: explanation, which may be empty. misspelt: whether dlio_benchmark has no such
+    key, but one with a similar name.
     """
 
     key: str
@@ -17,3 +18,4 @@ class Fact(NamedTuple):
     text: str = ""
     target: str = ""
     value: Any = None
+    misspelt: bool = False

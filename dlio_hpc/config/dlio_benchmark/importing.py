@@ -39,8 +39,17 @@ class Imported(NamedTuple):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Lines about the keys that the file sets, and about other keys that have no equivalent."""
-        return tuple(line(self.source, fact) for fact in self.facts if self.is_reported(fact))
+        """Lines about the keys that the file sets, and about other keys that have no equivalent. Keys that are probably
+        misspelt come first.
+        """
+        others = (line(self.source, fact) for fact in self.facts if self.is_reported(fact) and not fact.misspelt)
+        path = self.source.path
+        misspelt = (
+            f"warning: {serialization.in_file(path, tuple(fact.key.split('.')))}: {line(self.source, fact)}"
+            for fact in self.facts
+            if fact.misspelt
+        )
+        return (*misspelt, *others)
 
     def is_reported(self, fact: Fact) -> bool:
         """Return whether the fact is reported to the user: the file sets the key of the fact, or the fact changes
@@ -53,18 +62,21 @@ class Imported(NamedTuple):
         """Notes for a plan on the keys that have no equivalent."""
         differing = tuple(line(self.source, fact) for fact in self.facts if fact.fate not in _QUIET)
         ignored = [self.source.old.get(fact.key, fact.key) for fact in self.facts if self._is_ignored(fact)]
-        return (*differing, f"ignored, no effect on requests: {', '.join(ignored)}") if ignored else differing
+        without_effect = (f"ignored, no effect on requests: {', '.join(ignored)}",) if ignored else ()
+        misspelt = tuple(line(self.source, fact) for fact in self.facts if fact.misspelt)
+        return (*misspelt, *differing, *without_effect)
 
     def _is_ignored(self, fact: Fact) -> bool:
-        return fact.fate == "ignored" and fact.key in self.source.values
+        return fact.fate == "ignored" and fact.key in self.source.values and not fact.misspelt
 
     @property
     def differences(self) -> str:
-        """The keys that `notes` names, grouped by their outcome."""
+        """The keys that are misspelt or whose requests differ, grouped by their outcome."""
         keys: dict[str, dict[str, None]] = {}
         for fact in self.facts:
-            if fact.fate not in _QUIET:
-                keys.setdefault(fact.fate, {})[self.source.old.get(fact.key, fact.key)] = None
+            if fact.misspelt or fact.fate not in _QUIET:
+                outcome = "misspelt" if fact.misspelt else fact.fate
+                keys.setdefault(outcome, {})[self.source.old.get(fact.key, fact.key)] = None
         return "; ".join(f"{fate}: {', '.join(names)}" for fate, names in keys.items())
 
 
@@ -144,4 +156,5 @@ def _without_effect(source: SourceWorkload, key: str) -> Fact:
         )
     if key.partition(".")[0] in HYDRA:
         return Fact(key, "ignored", "an option of Hydra, not of the workload")
-    return Fact(key, "ignored", f"{hint_of(key)}dlio_benchmark {REVISION} has no such key")
+    hint = hint_of(key)
+    return Fact(key, "ignored", f"{hint}dlio_benchmark {REVISION} has no such key", misspelt=bool(hint))

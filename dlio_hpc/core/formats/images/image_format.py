@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.config.dataset_keys import LARGEST_SIDE, Dataset, Image
+from dlio_hpc.config.dataset_keys import LARGEST_SIDE, Dataset, ImageShape
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import file_comparison
 from dlio_hpc.core.clock import now
@@ -47,16 +47,10 @@ class Encoder(NamedTuple):
     offset of the bytes that identify a sample.
     """
 
-    fits: Callable[[Image, int], bool]
-    encode: Callable[[Rows, Image, int], None]
+    fits: Callable[[ImageShape, int], bool]
+    encode: Callable[[Rows, ImageShape, int], None]
     bytes_per_pixel: float
     identity: int
-
-
-ENCODERS = {
-    "jpeg": Encoder(jpeg.fits, jpeg.encode, jpeg.BYTES_PER_PIXEL, jpeg.IDENTITY),
-    "png": Encoder(png.fits, png.encode, png.BYTES_PER_PIXEL, png.IDENTITY),
-}
 
 
 class _Images:
@@ -65,13 +59,13 @@ class _Images:
     def __init__(self, encoder: Encoder, dataset: Dataset) -> None:
         self._encoder = encoder
         self._places = SampleLayout(dataset)
-        self._image = dataset.image or self._square(dataset.sample.size, Image(1, 1))
+        self._image = dataset.image or self._square(dataset.sample.size, ImageShape(1, 1))
 
-    def _square(self, size: int, like: Image) -> Image:
+    def _square(self, size: int, like: ImageShape) -> ImageShape:
         """Return the square that a photograph of `size` bytes has. like: its colours and its quality."""
         bytes_per_pixel = self._encoder.bytes_per_pixel * like.channels / 3
         side = min(math.isqrt(int(size / bytes_per_pixel)), LARGEST_SIDE)
-        return Image(side, side, like.channels, like.quality)
+        return ImageShape(side, side, like.channels, like.quality)
 
     def encode(self, place: Place) -> Rows:
         """Return the bytes of a file. place: location of its sample."""
@@ -221,4 +215,5 @@ class _CopiedFile(CountedFile):
         self.end = max(self.end, end)
 
 
-JPEG, PNG = _format(ENCODERS["jpeg"]), _format(ENCODERS["png"])
+JPEG = _format(Encoder(jpeg.fits, jpeg.encode, jpeg.BYTES_PER_PIXEL, jpeg.IDENTITY))
+PNG = _format(Encoder(png.fits, png.encode, png.BYTES_PER_PIXEL, png.IDENTITY))

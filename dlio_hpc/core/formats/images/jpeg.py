@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.config.dataset_keys import Image
+from dlio_hpc.config.dataset_keys import ImageShape
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Compressibility, Rows
 
@@ -43,13 +43,13 @@ class _Frame(NamedTuple):
     blocks: int
 
 
-def fits(image: Image, size: int) -> bool:
+def fits(image: ImageShape, size: int) -> bool:
     """Return whether a file of `size` bytes can hold a picture of the form `image`."""
     head, blocks = _frame(image)
     return 2 * blocks <= size - len(head) - len(_END_OF_IMAGE) <= _MOST_OF_BLOCK * blocks
 
 
-def encode(row: Rows, image: Image, position: int) -> None:
+def encode(row: Rows, image: ImageShape, position: int) -> None:
     """Fill `row` with a JPEG file. image: form of the picture; it must fit the size of the row. position: offset in the
     content stream.
     """
@@ -72,7 +72,7 @@ def _delimit(data: Rows) -> None:
 
 
 @functools.lru_cache(64)
-def _frame(image: Image) -> _Frame:
+def _frame(image: ImageShape) -> _Frame:
     """Return the beginning of the file and the number of blocks. The colours of colour pictures have half the
     resolution of their brightness (4:2:0), as cameras and Pillow write them.
     """

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.config.dataset_keys import Image
+from dlio_hpc.config.dataset_keys import ImageShape
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Rows
 
@@ -63,21 +63,21 @@ class _Parts(NamedTuple):
         return IDENTITY + self.filler + 4 + -(-self.data // _DATA) * _CHUNK + self.data + _CHUNK
 
 
-def _parts(image: Image, repetitions: int) -> _Parts:
+def _parts(image: ImageShape, repetitions: int) -> _Parts:
     return _Parts(_stride(image) * image.height - 1 - _REPEATED * repetitions, repetitions, content.WORD)
 
 
-def _stride(image: Image) -> int:
+def _stride(image: ImageShape) -> int:
     """Return the number of values of a row: the type of its filter, and the values of its pixels."""
     return 1 + image.width * image.channels
 
 
-def _most(image: Image) -> int:
+def _most(image: ImageShape) -> int:
     """Return the largest number of repetitions in a picture; -1 if the picture is too small."""
     return (_stride(image) * image.height - 1 - len(_FIRST_VALUES)) // _REPEATED
 
 
-def fits(image: Image, size: int) -> bool:
+def fits(image: ImageShape, size: int) -> bool:
     """Return whether a file of `size` bytes can hold a picture of the form `image`."""
     if _stride(image) < len(_FIRST_VALUES) or _most(image) < 0:
         return False
@@ -86,14 +86,14 @@ def fits(image: Image, size: int) -> bool:
 
 
 @functools.lru_cache(64)
-def _filled(image: Image, size: int) -> _Parts:
+def _filled(image: ImageShape, size: int) -> _Parts:
     """Return the parts of a file of `size` bytes."""
     least = bisect.bisect_left(range(_most(image) + 1), -size, key=lambda count: -_parts(image, count).size)
     parts = _parts(image, least)
     return parts._replace(filler=parts.filler + size - parts.size)
 
 
-def encode(row: Rows, image: Image, position: int) -> None:
+def encode(row: Rows, image: ImageShape, position: int) -> None:
     """Fill `row` with a PNG file. image: form of the picture; it must fit the size of the row. position: offset in the
     content stream.
     """
@@ -121,7 +121,7 @@ def _chunk(row: Rows, begin: int, name: bytes, data: bytes | memoryview) -> int:
     return end + 4
 
 
-def _compressed(image: Image, parts: _Parts, position: int) -> Rows:
+def _compressed(image: ImageShape, parts: _Parts, position: int) -> Rows:
     """Return the compressed data of the picture."""
     data = np.empty(parts.data, np.uint8)
     begin = len(_ZLIB) + len(_FIRST)
