@@ -5,8 +5,11 @@ import errno
 import io
 import math
 import os
+import shutil
 import stat
 import struct
+import subprocess
+import tarfile
 import tempfile
 import zipfile
 from itertools import product
@@ -790,3 +793,37 @@ def test_damage_anywhere_in_an_hdf5_file_is_told_in_words_or_harmless(mode: str,
         with contextlib.suppress(InvalidRun, InfrastructureError):
             _read(reader, dataset, [0, 1, 2, 3, 4])
         reader.close()
+
+
+@pytest.mark.parametrize("size", [None, 100, 1 << 20])
+@pytest.mark.parametrize("dataset", [_dataset("tar", _SPREAD), _SEVERAL[-5]], ids=["one member", "several members"])
+def test_all_bytes_of_shards_are_counted_once(tmp_path: Path, dataset: Dataset, size: int | None) -> None:
+    """Bytes of samples are apart from those of headers, padding and the ends of archives."""
+    assert dataset.format == "tar"
+    _write(tmp_path, dataset)
+    reader = _reader(tmp_path, dataset, "framework", size)
+    tallies = [_read(reader, dataset, [sample])[1] for sample in range(dataset.samples)]
+    reader.close()
+    total = sum((tmp_path / str(number)).stat().st_size for number in range(dataset.files))
+    assert sum(tally.bytes_read for tally in tallies) == dataset.size
+    assert sum(tally.overhead_bytes for tally in tallies) == total - dataset.size
+    assert sum(tally.opens for tally in tallies) == dataset.files
+    assert all(tally.bytes_read >= 0 for tally in tallies)
+
+
+def test_tarfile_and_tar_read_shards(tmp_path: Path) -> None:
+    """Members have the names and the contents of their samples; tar checks headers, and the sizes that they state."""
+    dataset = _dataset("tar", Sample(bytes=Size(4000), stdev=Size(900)), arrays=(Size(3500), Size(492), Size(8)))
+    _write(tmp_path, dataset)
+    contents = b""
+    for number in range(FILES):
+        with tarfile.open(tmp_path / str(number)) as archive:
+            names = [member.name for member in archive]
+            contents += b"".join(archive.extractfile(member).read() for member in archive)  # type: ignore[union-attr]
+        samples = range(number * PER_FILE, (number + 1) * PER_FILE)
+        assert names == [f"{sample:09}.x{part}" for sample in samples for part in range(3)]
+        if shutil.which("tar") is not None:
+            listed = subprocess.run(["tar", "tvf", tmp_path / str(number)], capture_output=True, text=True, check=True)
+            assert [line.split()[-1] for line in listed.stdout.splitlines()] == names
+            assert not listed.stderr
+    assert contents == b"".join(_expected(dataset, list(range(dataset.samples))))

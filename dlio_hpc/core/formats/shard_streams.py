@@ -4,7 +4,6 @@ their bytes are taken from the kernel's I/O counters of the thread.
 
 import io
 import tarfile
-import threading
 from contextlib import closing
 
 import numpy as np
@@ -20,7 +19,7 @@ from dlio_hpc.core.dataset_faults import damaged, unopened
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.whole_file import CountedFile, buffered
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.dataset.member_layout import MemberLayout
+from dlio_hpc.dataset.member_layout import MemberLayout, SampleMembers
 from dlio_hpc.dataset.sample_layout import Place, Places, SampleLayout
 
 Spans = list[tuple[int, int]]
@@ -43,69 +42,63 @@ class ShardStreams:
         self._is_whole = workload.reader.shuffle.samples
         self._open: dict[int, _Shard] = {}
         self._kept: dict[int, dict[int, Rows]] = {}
-        self._lock = threading.Lock()
-        self._overhead = 0
         darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps, which would be counted for a reader thread
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
-        amounts, before = _Amounts(), procfs.thread_io()
+        before, begun = procfs.thread_io(), tally.bytes_read + tally.overhead_bytes
         for place, (row,), spans in zip(places, buffer.views, self._members.of(places).by_sample(), strict=False):
             started = now()
             if self._is_whole:
-                row[: place.size] = self._of_whole(place, amounts, tally).data
+                row[: place.size] = self._of_whole(place, tally).data
             else:
-                self._next(place, spans, row, amounts, tally)
+                self._next(place, spans, row, tally)
             tally.timed(started)
+        for number in dict.fromkeys(places.file.tolist()):
+            if number in self._open:
+                self._open[number].count(tally)
         after = procfs.thread_io()
-        tally.bytes_read += amounts.fetched
-        tally.requests += len(places) if before is None or after is None else _requests(amounts, after.since(before))
-        self._count_as_overhead(amounts.overhead, tally)
+        fetched = tally.bytes_read + tally.overhead_bytes - begun
+        tally.requests += len(places) if before is None or after is None else _requests(fetched, after.since(before))
 
-    def _of_whole(self, place: Place, amounts: "_Amounts", tally: Tally) -> Rows:
+    def _of_whole(self, place: Place, tally: Tally) -> Rows:
         """Return a sample of a shard that is read as a whole."""
         kept = self._kept.get(place.file, {})
         if place.within not in kept:
             places = self._places.in_file(place.file)
             kept = {one.within: np.empty(one.size, np.uint8) for one in places}
-            with closing(_Shard(self._paths(place.file), 0, 0, self._buffer, tally)) as shard:
+            with closing(self._opened(place.file, 0, tally)) as shard:
                 for sample, spans in zip(kept.values(), self._members.of(places).by_sample(), strict=True):
-                    shard.take(spans, sample.data, amounts)
-                shard.finish(amounts)
+                    shard.take(spans, sample.data)
+                shard.finish(tally)
             self._kept[place.file] = kept
         sample = kept.pop(place.within)
         if not kept:
             del self._kept[place.file]
         return sample
 
-    def _next(self, place: Place, spans: Spans, row: memoryview, amounts: "_Amounts", tally: Tally) -> None:
+    def _next(self, place: Place, spans: Spans, row: memoryview, tally: Tally) -> None:
         """Read a sample into `row`. If it is not the next one of its shard, open the shard again at the sample."""
         shard = self._open.pop(place.file, None)
         if shard is not None and shard.next != place.within:
+            shard.count(tally)
             shard.close()
             shard = None
         if shard is None:
-            begin = spans[0][0] - TAR_BLOCK if place.within else 0
-            shard = _Shard(self._paths(place.file), begin, place.within, self._buffer, tally)
-        shard.file.tally = tally
+            shard = self._opened(place.file, place.within, tally)
         try:
-            shard.take(spans, row, amounts)
+            shard.take(spans, row)
             if shard.next == self._places.count(place.file):
-                shard.finish(amounts)
+                shard.finish(tally)
                 return
         except BaseException:
             shard.close()
             raise
         self._open[place.file] = shard
 
-    def _count_as_overhead(self, overhead: int, tally: Tally) -> None:
-        """Move bytes that are not of samples to overhead in `tally`. An earlier batch may already have read them; bytes
-        that cannot be moved now are moved in the tally of a later batch.
-        """
-        with self._lock:
-            self._overhead += overhead
-            now_apart = min(self._overhead, tally.bytes_read)
-            self._overhead -= now_apart
-        tally.move_to_overhead(now_apart)
+    def _opened(self, number: int, within: int, tally: Tally) -> "_Shard":
+        members = self._members.of(self._places.in_file(number))
+        begin = int(members.offsets[members.counts[:within].sum()]) - TAR_BLOCK if within else 0
+        return _Shard(self._paths(number), begin, within, self._buffer, members, tally)
 
     def close(self) -> None:
         """Discard all samples and close all shards."""
@@ -123,73 +116,75 @@ class _UncountedFile(CountedFile):
     readinto = io.FileIO.readinto  # type: ignore[assignment]  # of buffers only
 
 
-class _Amounts:
-    """Bytes that were read from shards. fetched: all of them. overhead: those before, between and after samples, up to
-    the last sample that was taken.
+def _requests(fetched: int, counted: procfs.IO) -> int:
+    """Return how many requests read the shards. fetched: bytes that were read from shards. counted: reads of the
+    thread, as the kernel counts them. They include those of the C library, which reads a byte of
+    /proc/sys/vm/overcommit_memory when it first gives back memory of a thread (shrink_heap() in glibc's arena.c).
     """
-
-    def __init__(self) -> None:
-        self.fetched = self.overhead = 0
-
-
-def _requests(amounts: _Amounts, counted: procfs.IO) -> int:
-    """Return how many requests read the shards. counted: reads of the thread, as the kernel counts them. They include
-    those of the C library, which reads a byte of /proc/sys/vm/overcommit_memory when it first gives back memory of a
-    thread (shrink_heap() in glibc's arena.c).
-    """
-    return counted.calls - (counted.requested - amounts.fetched)
+    return counted.calls - (counted.requested - fetched)
 
 
 class _Shard:
-    """A shard that is read by tarfile from byte `begin` on, where the header of a member is. next: index of the next
-    sample. file: the open file, whose tally changes from batch to batch.
+    """A shard that is read by tarfile from byte `begin` on, where the header of a member is. members: all members of
+    the shard. next: index of the next sample.
     """
 
-    def __init__(self, path: str, begin: int, within: int, buffer: int | None, tally: Tally) -> None:
+    def __init__(
+        self, path: str, begin: int, within: int, buffer: int | None, members: SampleMembers, tally: Tally
+    ) -> None:
         self.next = within
         self._path = path
-        self._begin = self._end = self._fetched = begin
+        self._members = members
+        self._sums = np.cumsum(members.sizes)
+        self._begin = self._counted = begin
         try:
-            self.file = _UncountedFile(path, tally)
+            self._file = _UncountedFile(path, tally)
         except OSError as fault:
             raise _explained(path, fault) from fault
-        self._through = buffered(self.file, buffer)
+        self._through = buffered(self._file, buffer)
         try:
-            self.file.seek(begin)
+            self._file.seek(begin)
             self._tar = tarfile.open(fileobj=self._through, mode="r|")  # noqa: SIM115 - it ends with the file
         except _FAULTS as fault:
             self.close()
             raise _explained(path, fault) from fault
 
-    def take(self, spans: Spans, row: memoryview, amounts: _Amounts) -> None:
-        """Read the members of the next sample into `row`, and add the bytes that were read to `amounts`."""
-        begin, first = self._end, 0
+    def take(self, spans: Spans, row: memoryview) -> None:
+        """Read the members of the next sample into `row`."""
+        first = 0
         try:
             for offset, size in spans:
                 row[first : first + size] = self._member(offset, size)
                 first += size
         except _FAULTS as fault:
             raise _explained(self._path, fault) from fault
-        self._end = offset + size + -size % TAR_BLOCK
         self.next += 1
-        amounts.overhead += self._end - begin - first
-        amounts.fetched += self._since_last()
 
-    def finish(self, amounts: _Amounts) -> None:
-        """Read up to the end of the archive, and close the shard. Add the bytes that were read to `amounts`."""
+    def finish(self, tally: Tally) -> None:
+        """Read up to the end of the archive, and close the shard."""
         try:
             while self._tar.next() is not None:
                 pass
         except _FAULTS as fault:
             raise _explained(self._path, fault) from fault
-        amounts.fetched += self._since_last()
-        amounts.overhead += self._fetched - self._end
+        self.count(tally)
+        self._file.tally = tally
         self.close()
 
-    def _since_last(self) -> int:
-        """Return the number of bytes that were read from the file since the last call."""
-        before, self._fetched = self._fetched, self.file.tell()
-        return self._fetched - before
+    def count(self, tally: Tally) -> None:
+        """Count the bytes that were read since the last call: those of samples, and the others as overhead."""
+        before, self._counted = self._counted, self._file.tell()
+        fetched = self._counted - before
+        tally.bytes_read += fetched
+        tally.move_to_overhead(fetched - self._samples_up_to(self._counted) + self._samples_up_to(before))
+
+    def _samples_up_to(self, offset: int) -> int:
+        """Return the number of bytes of samples before byte `offset` of the shard."""
+        begun = int(np.searchsorted(self._members.offsets, offset))
+        if not begun:
+            return 0
+        end = int(self._members.offsets[begun - 1] + self._members.sizes[begun - 1])
+        return int(self._sums[begun - 1]) - max(0, end - offset)
 
     def _member(self, offset: int, size: int) -> bytes:
         """Return the data of the member at `offset`. Other members before it are passed over."""
