@@ -603,7 +603,7 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
             f"existing.rows is for format=npy; the scan finds the samples of {kind} files; leave rows false",
         ),
         (
-            dataset.arrays is not None,
+            dataset.arrays is not None and not FORMATS[kind].varies_arrays,
             "existing: the key arrays is for generated datasets; leave arrays null, and set existing.array to the "
             "name of the array to read",
         ),

@@ -195,6 +195,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         files=index.files,
         samples_per_file=most,
         sample=sample,
+        arrays=None,
         chunk=chunk,
         compression="none" if array is None else array.compression,
         level=None,

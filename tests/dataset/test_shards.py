@@ -18,6 +18,7 @@ import pytest
 from msgspec import structs
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.config import workload
 from dlio_hpc.config.reader_keys import LoaderName, Shuffle
 from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.dataset import tar_scan
@@ -77,6 +78,15 @@ def test_other_ways_to_read(tmp_path: Path, keys: dict[str, Any]) -> None:
     if "engine" in keys:
         rings.required()
     _check(tmp_path, existing.shards(tmp_path / "data", (6, 6, 6)), **keys)
+
+
+def test_a_workload_of_generated_shards_reads_existing_ones(tmp_path: Path) -> None:
+    """The members of existing samples replace those that the workload would generate."""
+    contents = existing.shards(tmp_path / "data", (3, 4))
+    glob = ("dataset.existing={glob: '*.tar'}", "reader.batch_size=2", "reader.read_threads=1")
+    made = existing.scanned(tmp_path / "data", tmp_path, workload.load("webdataset_laion", glob))
+    assert made.dataset.arrays is None
+    test_existing._check_epochs("native", made, tmp_path / "data", contents)
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes, **fields: Any) -> None:
