@@ -18,6 +18,12 @@ from dlio_hpc.config.image_keys import ImageShape
 CSV_VALUE = 10
 # Bytes that a TFRecord file adds to each record: its length and two checksums.
 TFRECORD_FRAME = 16
+# Bytes of a block of a tar file. A member has a header of one block, and its data are padded to whole blocks.
+TAR_BLOCK = 512
+# Bytes of which the size of a tar file is a multiple: 20 blocks, as tarfile and GNU tar write it.
+TAR_RECORD = 20 * TAR_BLOCK
+# Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
+_LARGEST_MEMBER = 2**33
 # Default level of gzip and zlib; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
 # Compressions that have levels.
@@ -69,7 +75,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Size of a sample, instead of `shape` and `dtype`. Example: 150 KiB"""
     stdev: units.Size | None = None
     """Standard deviation of random sample sizes. The mean of the sizes is `bytes`. A size differs from the mean by at
-    most six standard deviations. Example: 20 KiB
+    most six standard deviations, and in tar files by a multiple of 512 bytes. Example: 20 KiB
     """
     seed: units.Natural = 0
     """Seed of the random sample sizes."""
@@ -250,7 +256,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -267,7 +273,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """Shape or size of a sample. Example: {bytes: 150 KiB}"""
     arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
     """Sizes in bytes of the arrays of a sample, for npz and HDF5 files with several arrays, such as images, masks and
-    labels; null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]
+    labels, and of the members of a sample in tar files; null: one array, or one member. The sizes add up to
+    `sample.bytes`. If `sample.stdev` is set, which tar files allow, the size of the first member varies. Example: [76
+    KiB, 12 KiB, 8]
     """
     image: ImageShape | None = None
     """Picture in each file of the formats jpeg and png; null: a square with as many pixels as a photograph of
@@ -462,6 +470,14 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return math.ceil(an_average_group * self.samples / samples)
 
     @property
+    def framing_bytes(self) -> int:
+        """Bytes of headers and padding in a tar dataset, and about those of the ends of its files."""
+        if self.format != "tar":
+            return 0
+        sizes = self.arrays or (self.sample.size,)
+        return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) + self.files * TAR_RECORD
+
+    @property
     def is_stored(self) -> bool:
         """Whether the dataset has files: sample files, or auxiliary files that runs read."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
@@ -527,6 +543,10 @@ def _check(dataset: Dataset) -> None:
             "format=csv contains numbers: set sample.shape, and dtype float32",
         ),
         (
+            kind == "tar" and dataset.existing is None and dataset.largest >= _LARGEST_MEMBER,
+            "format=tar: a member of a tar file must be smaller than 8 GiB; lower the size of the sample",
+        ),
+        (
             kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
             f"columns and row_group are only for format=parquet, not for format={kind}; leave both null",
         ),
@@ -585,7 +605,7 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
             f"existing.rows is for format=npy; the scan finds the samples of {kind} files; leave rows false",
         ),
         (
-            dataset.arrays is not None,
+            dataset.arrays is not None and not FORMATS[kind].varies_arrays,
             "existing: the key arrays is for generated datasets; leave arrays null, and set existing.array to the "
             "name of the array to read",
         ),
@@ -598,10 +618,10 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
 
 
 def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
-    sample, total = dataset.sample, sum(arrays)
+    sample, total, facts = dataset.sample, sum(arrays), FORMATS[dataset.format]
     refuse(
         (
-            not FORMATS[dataset.format].holds_arrays,
+            not facts.holds_arrays,
             f"arrays needs format={' or '.join(_HOLDING_ARRAYS)}; a file of format={dataset.format} cannot hold "
             "several arrays; leave arrays null",
         ),
@@ -611,9 +631,9 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "leave arrays null",
         ),
         (
-            sample.bytes is None or sample.stdev is not None,
+            sample.bytes is None or (sample.stdev is not None and not facts.varies_arrays),
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
-            "shape, dtype and stdev null",
+            f"shape{' and dtype' if facts.varies_arrays else ', dtype and stdev'} null",
         ),
         (min(arrays) < 1, "arrays: each array of a sample must have at least 1 byte"),
         (

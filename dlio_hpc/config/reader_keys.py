@@ -69,12 +69,12 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Number of samples that a rank consumes in a step. Example: 16"""
     interleave: units.Positive | None = None
     """Number of files from which samples are read in turn, one sample from each. null: the value of `read_threads` if
-    TFRecord files are read as streams, otherwise 1. Example: 4
+    TFRecord or tar files are read as streams, otherwise 1. Example: 4
     """
     transfer_size: units.Size | None = None
     """Size of a request; null: the size of a sample. In framework mode, null means 256 KiB for TFRecord, the size of
-    Python's file buffer for npz, and no buffer for raw files. If a size is set in framework mode, raw files are read
-    through a buffer of this size. Example: 1 MiB
+    Python's file buffer for npz and tar, and no buffer for raw files. If a size is set in framework mode, raw files are
+    read through a buffer of this size. Example: 1 MiB
     """
     resize: units.Size | None = None
     """Size of a sample in a batch, for applications that resize images; null: samples are not resized. The whole sample
@@ -252,27 +252,32 @@ def _check(reader: Reader) -> None:
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether samples are read in the order of TFRecordDataset: each file is a stream, which is read record by
-    record from its beginning. With every loader, this applies to TFRecord files in framework mode, unless the samples
-    of all files are mixed.
+    """Return whether samples are read in the order of TFRecordDataset and webdataset: each file is a stream, which is
+    read sample by sample from its beginning. With every loader, this applies to TFRecord and tar files in framework
+    mode, unless the samples of all files are mixed.
     """
     return (
         reader.mode == "framework"
-        and dataset.format == "tfrecord"
+        and FORMATS[dataset.format].streams
         and not (reader.shuffle.files and reader.shuffle.samples)
     )
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. Without PyTorch, the result is the result of reads_streams().
-    With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the records.
+    """Return whether the loader reads files as streams. With the native loader, the result is the result of
+    reads_streams(). With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the
+    samples. With TensorFlow, it is True only for the files that TensorFlow itself reads.
     """
-    return reader.loader != "pytorch" and reads_streams(dataset, reader)
+    return (
+        reader.loader != "pytorch"
+        and reads_streams(dataset, reader)
+        and (reader.loader == "native" or reads_records(dataset, reader))
+    )
 
 
 def reads_records(dataset: Dataset, reader: Reader) -> bool:
     """Return whether TensorFlow itself, and not dlio-hpc, reads the files."""
-    return reader.loader == "tensorflow" and reads_streams(dataset, reader)
+    return reader.loader == "tensorflow" and dataset.format == "tfrecord" and reads_streams(dataset, reader)
 
 
 def loads_files(dataset: Dataset, reader: Reader) -> bool:
@@ -366,7 +371,7 @@ def can_reopen(dataset: Dataset, reader: Reader) -> bool:
     if reader.mode == "framework":
         return dataset.format in ("hdf5", "tfrecord") and keeps_handles(dataset, reader)
     is_whole = dataset.arrays is None and not dataset.is_chunked and dataset.compression == "none"
-    return is_whole and dataset.format != "parquet" and keeps_handles(dataset, reader)
+    return is_whole and not FORMATS[dataset.format].splits_samples and keeps_handles(dataset, reader)
 
 
 def fits_blocks(dataset: Dataset) -> bool:

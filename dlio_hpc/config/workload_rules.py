@@ -129,9 +129,14 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
-            "reader.read_threads: each thread reads its own TFRecord file, but with reader.interleave="
+            "reader.read_threads: each thread reads its own file from start to end, but with reader.interleave="
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
             "null",
+        ),
+        (
+            by_streams(dataset, reader) and (reader.by_array or reader.array_order is not None),
+            "reader.by_array and reader.array_order: a shard is read front to back, so its members come in the order "
+            "of the shard; leave both out, or set mode=posix",
         ),
         (
             reader.array_order is not None and sorted(reader.array_order) != list(range(len(dataset.arrays or ()))),

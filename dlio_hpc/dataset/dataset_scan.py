@@ -234,6 +234,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         files=index.files,
         samples_per_file=most,
         sample=sample,
+        arrays=None,
         chunk=chunk,
         columns=None,
         row_group=None,

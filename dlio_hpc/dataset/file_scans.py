@@ -9,7 +9,7 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans, image_header, packed_scan, parquet_footer
+from dlio_hpc.dataset import array_scans, image_header, packed_scan, parquet_footer, tar_scan
 from dlio_hpc.dataset.inflate import MAGICS
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 from dlio_hpc.dataset.thrift_reader import Malformed
@@ -165,9 +165,14 @@ def parquet(path: str, size: int, dataset: Dataset) -> ScannedFile:
     )
 
 
+def _tar(path: str, size: int, _: Dataset) -> ScannedFile:
+    with _opened(path) as descriptor:
+        return tar_scan.scan(path, descriptor, size)
+
+
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
     "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "parquet": parquet, "jpeg": image,
-    "png": image,
+    "png": image, "tar": _tar,
 }  # fmt: skip
 
 

@@ -37,7 +37,9 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
     """Return how many bytes all ranks read from storage to get `samples` samples. Bytes are counted before compression.
     The lengths and checksums of records are not included.
     """
-    if not reader_keys.by_streams(workload.dataset, workload.reader) or _is_irregular(workload.dataset):
+    dataset = workload.dataset
+    is_streamed = dataset.format == "tfrecord" and reader_keys.by_streams(dataset, workload.reader)
+    if not is_streamed or _is_irregular(dataset):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
 

@@ -26,6 +26,8 @@ _NAMES, _NAME_ENDS, _FILES, _ENDS = "names.npy", "name-ends.npy", "files.npy", "
 # Array of one value, instead of _ENDS if all samples have the same size.
 _SIZE = "sample-size.npy"
 _ARRAY, _FACTS = "array.json", "facts.json"
+# Arrays of the members of samples, in indexes of tar files only.
+_MEMBERS, _MEMBER_STARTS = "members.npy", "member-starts.npy"
 # CRC32C of each file of the index, by name.
 _SEALS = "seals.json"
 # Rows of the array _FILES, which has a column for each file and one more.
@@ -72,6 +74,16 @@ class FileFacts(NamedTuple):
 NO_FACTS = FileFacts()
 
 
+class MemberTable(NamedTuple):
+    """Members of all samples of tar files. starts (samples + 1): number of the first member of each sample. offsets,
+    sizes (members): offset of the data of each member in its file, and their bytes.
+    """
+
+    starts: Numbers
+    offsets: Numbers
+    sizes: Numbers
+
+
 class SampleIndex(NamedTuple):
     """Files and samples of an existing dataset.
 
@@ -82,7 +94,8 @@ class SampleIndex(NamedTuple):
     the samples before each sample; the last element is the total size of all samples. It is None if all samples have
     the same size. names: bytes of the names of all files, one name after the other. name_ends (files): end of each name
     in `names`. array: form of the arrays in the files; None for formats without arrays. facts: facts about files
-    without arrays.
+    without arrays. members: members of the samples of tar files;
+    None for other formats.
     """
 
     folder: str
@@ -96,6 +109,7 @@ class SampleIndex(NamedTuple):
     name_ends: Numbers
     array: Array | None = None
     facts: FileFacts = NO_FACTS
+    members: MemberTable | None = None
 
     @property
     def compression(self) -> str:
@@ -139,10 +153,13 @@ class SampleIndex(NamedTuple):
 
 
 class FileSamples(NamedTuple):
-    """Samples of a file. begin: offset of the first sample in the file. sizes: size of each sample in bytes."""
+    """Samples of a file. begin: offset of the first sample in the file. sizes: size of each sample in bytes. members:
+    members of the samples of a tar file; None for other formats.
+    """
 
     begin: int
     sizes: Numbers
+    members: MemberTable | None = None
 
 
 class ScannedFile(NamedTuple):
@@ -197,10 +214,20 @@ def made(
         np.cumsum([len(name) for name in names]),
         array,
         facts,
+        _joined([of_file.members for of_file in samples if of_file.members is not None]),
     )
     _unwritten[folder] = index
     opened.cache_clear()
     return index
+
+
+def _joined(of_files: list[MemberTable]) -> MemberTable | None:
+    """Return the members of the samples of all files; None if there are no files with members."""
+    if not of_files:
+        return None
+    counts = np.concatenate([np.diff(members.starts) for members in of_files])
+    offsets, sizes = (np.concatenate([members[row] for members in of_files]) for row in (1, 2))
+    return MemberTable(_sums(counts), offsets, sizes)
 
 
 def _sums(values: Numbers) -> Numbers:
@@ -217,7 +244,8 @@ def fingerprint(index: SampleIndex, kind: str) -> str:
     form = None if index.array is None else index.array.in_fingerprint()
     digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.samples} {form}".encode())
     size = np.array([index.size])
-    for part in (index.names, index.name_ends, index.starts, index.begins, index.sizes, size, index.ends):
+    parts = (index.names, index.name_ends, index.starts, index.begins, index.sizes, size, index.ends)
+    for part in (*parts, *(index.members or ())):
         digest.update(b"" if part is None else part.tobytes())
     return digest.hexdigest()[:12]
 
@@ -237,6 +265,8 @@ def opened(folder: str) -> SampleIndex:
         size = int(_mapped(folder, _SIZE)[0]) if is_uniform else 0
         ends = None if is_uniform else _mapped(folder, _ENDS)
         facts = _facts(Path(folder, _FACTS))
+        has_members = os.path.exists(os.path.join(folder, _MEMBERS))
+        members = MemberTable(_mapped(folder, _MEMBER_STARTS), *_mapped(folder, _MEMBERS)) if has_members else None
     except FileNotFoundError as fault:
         raise ConfigError(f"the index of the dataset, {folder}, is missing; submit the workload again") from fault
     except OSError as fault:
@@ -246,7 +276,9 @@ def opened(folder: str) -> SampleIndex:
             f"the index {folder} is corrupted: {fault}; remove it and submit the workload again"
         ) from fault
     begins, sizes, changes = (files[row][:-1] for row in (_BEGINS, _SIZES, _CHANGES))
-    return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array, facts)
+    return SampleIndex(
+        folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array, facts, members
+    )
 
 
 def _facts(path: Path) -> FileFacts:
@@ -319,6 +351,9 @@ def write(folder: str) -> None:
             np.save(hidden / _SIZE, np.array([index.size]))
         else:
             np.save(hidden / _ENDS, index.ends)
+        if index.members is not None:
+            np.save(hidden / _MEMBER_STARTS, index.members.starts)
+            np.save(hidden / _MEMBERS, np.stack(index.members[1:]))
         seals = {path.name: _seal(path) for path in hidden.iterdir()}
         rundir.write(hidden / _SEALS, msgspec.json.encode(seals))
         _renamed(hidden, target)

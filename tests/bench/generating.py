@@ -29,6 +29,7 @@ _DATASETS = (
     (Dataset("hdf5", 8, 16, _BYTES), _GOAL),
     (Dataset("tfrecord", 8, 16, _BYTES), _GOAL),
     (Dataset("tfrecord", 2, 16, _BYTES, compression="gzip", random_bits=4), ">= 0.85"),
+    (Dataset("tar", 8, 16, _BYTES), _GOAL),
     (Dataset("csv", 8, 16, Sample(shape=(100_000,))), ">= 200 MB/s"),
 )
 

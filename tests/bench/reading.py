@@ -1,5 +1,6 @@
 """Reading through libraries by one rank with samples of 1 MiB, each compared with a bare loop over the same files."""
 
+import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,6 +13,7 @@ from msgspec import structs
 
 from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.format_facts import FormatName
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats.format_table import FORMATS
@@ -37,7 +39,7 @@ def bench(folder: Path, rounds: int = ROUNDS, shrink: int = 1) -> None:
     for case in CASES:
         dataset = _smaller(case.dataset, shrink)
         here = _folder(folder, dataset)
-        ours, bare = _ours(here, dataset, case.mode, case.loader), case.bare(here, dataset)
+        ours, bare = _ours(here, dataset, case.mode, case.loader, case.batch), case.bare(here, dataset)
         compare(f"read {case.what}", ours, bare, dataset.size, case.goal, rounds)
 
 
@@ -46,23 +48,23 @@ def _smaller(dataset: Dataset, factor: int) -> Dataset:
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:
-    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}"
+    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}x{dataset.samples_per_file}"
 
 
 def _path(folder: Path, number: int) -> str:
     return str(folder / f"{number}.data")
 
 
-def _ours(folder: Path, dataset: Dataset, mode: Any, loader: Any = "native") -> Callable[[], None]:
+def _ours(folder: Path, dataset: Dataset, mode: Any, loader: Any = "native", batch: int = BATCH) -> Callable[[], None]:
     """Return epochs through our loader, which reads on demand. TensorFlow uses the pipeline that its users write."""
     ahead = 2 if loader == "pytorch" else 0
-    made = Workload("bench", dataset, reader=Reader(loader=loader, mode=mode, batch_size=BATCH, prefetch=ahead))
-    steps = dataset.samples // BATCH
+    made = Workload("bench", dataset, reader=Reader(loader=loader, mode=mode, batch_size=batch, prefetch=ahead))
+    steps = -(-dataset.samples // batch)
     opened = _loader(made, folder, steps)
     order = Order(dataset, made.reader, 0)
 
     def epoch() -> None:
-        read = sum(len(batch.rows) for batch in opened.epoch(order, 0, dataset.samples, steps))
+        read = sum(len(given.rows) for given in opened.epoch(order, 0, dataset.samples, steps))
         assert read == dataset.samples
 
     return epoch
@@ -100,6 +102,27 @@ def _npy(folder: Path, dataset: Dataset) -> Callable[[], None]:
         for number in range(dataset.files):
             for place, sample in enumerate(np.load(_path(folder, number))):
                 batch[place % BATCH] = sample
+
+    return loop
+
+
+def _tarfile(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Read shards from front to back, as webdataset does."""
+    batch = np.empty((BATCH, dataset.sample.size), np.uint8)
+    members = len(dataset.arrays or (0,))
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            with open(_path(folder, number), "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
+                begin = 0
+                for place, member in enumerate(archive):
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    data = np.frombuffer(stream.read(), np.uint8)
+                    begin = begin if place % members else 0
+                    batch[place // members % BATCH, begin : begin + len(data)] = data
+                    begin += len(data)
+                    archive.members = []  # type: ignore[attr-defined]
 
     return loop
 
@@ -226,7 +249,7 @@ def _pandas(folder: Path, dataset: Dataset) -> Callable[[], None]:
 
 
 class Case(NamedTuple):
-    """A comparison. what: its name. bare: function that returns the loop to compare with."""
+    """A comparison. what: its name. bare: function that returns the loop to compare with. batch: samples of a batch."""
 
     what: str
     dataset: Dataset
@@ -234,21 +257,27 @@ class Case(NamedTuple):
     loader: str
     bare: Callable[[Path, Dataset], Callable[[], None]]
     goal: str
+    batch: int = BATCH
 
 
-NPZ, NPY, HDF5, RECORDS = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in ("npz", "npy", "hdf5", "tfrecord"))
+_KINDS: tuple[FormatName, ...] = ("npz", "npy", "hdf5", "tfrecord", "tar")
+NPZ, NPY, HDF5, RECORDS, TAR = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in _KINDS)
+# An image, a caption and metadata, of the sizes of LAION-400M.
+LAION = Dataset("tar", 4, 1000, Sample(bytes=Size(26_000)), arrays=(Size(25_000), Size(100), Size(900)))
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
 PACKED = Dataset("tfrecord", 4, PER_FILE, BYTES, compression="gzip", random_bits=4)
 JPEG, PNG = (Dataset(kind, FILES * PER_FILE, 1, Sample(bytes=Size(110_000))) for kind in ("jpeg", "png"))
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
 _STREAMED, _WHOLE = partial(_inflated, 256 << 10, True), partial(_inflated, 1 << 20, False)
-SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, CSV)
+SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, TAR, LAION, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
     Case("jpeg 110 kB, framework / Pillow", JPEG, "framework", "native", _pillow, GOAL),
     Case("png 110 kB, framework / Pillow", PNG, "framework", "native", _pillow, GOAL),
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
+    Case("tar, framework / tarfile", TAR, "framework", "native", _tarfile, ">= 0.9"),
+    Case("tar of images and labels, framework / tarfile", LAION, "framework", "native", _tarfile, ">= 0.9", 50),
     Case("csv, framework / pandas.read_csv", CSV, "framework", "native", _pandas, GOAL),
     Case("csv, posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),
     Case("tfrecord, framework, native / TFRecordDataset", RECORDS, "framework", "native", _records, ""),

@@ -729,6 +729,23 @@ EXISTING = (
         {"data/a.tfrecord": b"\x1f\x8b\x08\x00aaaaaaaaaaaa"},
     ),
     Mistake(
+        "compressed shards",
+        DEMO + "-d data --existing '*' -S dataset.format=tar",
+        ("a.tar is compressed with gzip", "unpack it with gunzip"),
+        {"data/a.tar": b"\x1f\x8b\x08\x00aaaaaaaaaaaa"},
+    ),
+    Mistake(
+        "members of a shard in another order",
+        DEMO + "-S dataset.format=tar -S 'dataset.sample={bytes: 100}' -S dataset.arrays=[64,36] "
+        "-S reader.mode=framework -S reader.shuffle.samples=false -S reader.array_order=[1,0]",
+        ("reader.array_order", "read front to back", "mode=posix"),
+    ),
+    Mistake(
+        "member of 8 GiB",
+        DEMO + "-S dataset.format=tar -S 'dataset.sample={bytes: 8 GiB}'",
+        ("format=tar", "smaller than 8 GiB", "lower the size"),
+    ),
+    Mistake(
         "format without a scan",
         DEMO + "-d data --existing '*' -S dataset.format=csv",
         ("files of format=csv cannot be read", "raw"),

@@ -169,6 +169,7 @@ def test_a_plan_has_nothing_implicit() -> None:
 
 _H5, _TF = "dataset.format=hdf5", "dataset.format=tfrecord"
 _ARRAYS = ("dataset.sample={bytes: 100}", "dataset.arrays=[64, 36]")
+_SHARDS = ("dataset.format=tar", "reader.mode=framework", "reader.shuffle={files: true}")
 _SHARED = ("dataset.file_access=shared", "dataset.files=1")
 _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
 
@@ -190,11 +191,36 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             "compression=gzip needs format=tfrecord (gzip, zlib) or hdf5",
         ),
         (("dataset.compression=lzf",), "zlib) or hdf5 (gzip, lzf) or npz (gzip), not npz"),
-        (("dataset.format=raw", *_ARRAYS), "dataset: arrays needs format=npz or hdf5; a file of format=raw cannot"),
+        (
+            ("dataset.format=raw", *_ARRAYS),
+            "dataset: arrays needs format=tar or npz or hdf5; a file of format=raw cannot",
+        ),
         (("dataset.compression=gzip", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),
         ((_H5, "dataset.chunk=64", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),
         (("dataset.arrays=[64, 36]",), "dataset: arrays divides samples of one size, given in bytes: set sample.bytes"),
         (("dataset.sample={bytes: 100, stdev: 2}", "dataset.arrays=[64, 36]"), "and leave shape, dtype and stdev null"),
+        (
+            ("dataset.format=tar", "dataset.sample={shape: [25]}", "dataset.arrays=[64, 36]"),
+            "and leave shape and dtype null",
+        ),
+        (
+            ("dataset.format=tar", "dataset.sample={bytes: 8 GiB}"),
+            "dataset: format=tar: a member of a tar file must be smaller than 8 GiB; lower the size of the sample",
+        ),
+        (
+            (*_ARRAYS, *_SHARDS, "reader.by_array=true"),
+            "reader.by_array and reader.array_order: a shard is read front to back, so its members come in the order",
+        ),
+        ((*_ARRAYS, *_SHARDS, "reader.array_order=[1, 0]"), "leave both out, or set mode=posix"),
+        ((*_SHARDS, "reader.keep_open=true"), "reader.keep_open=true has no effect"),
+        (
+            ("dataset.format=tar", "reader.reopen=true", "reader.shuffle.files=false"),
+            "reader.reopen=true needs files of several samples, and settings with which files otherwise stay open",
+        ),
+        (
+            (*_SHARDS, "reader.read_threads=4", "reader.interleave=2"),
+            "reader.read_threads: each thread reads its own file from start to end, but with reader.interleave=2",
+        ),
         (
             ("dataset.sample={bytes: 100}", "dataset.arrays=[64, 0, 36]"),
             "each array of a sample must have at least 1 byte",
@@ -335,7 +361,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.shuffle.files=false",
                 "reader.interleave=1",
             ),
-            "reader.read_threads: each thread reads its own TFRecord file, but with reader.interleave=1, fewer",
+            "reader.read_threads: each thread reads its own file from start to end, but with reader.interleave=1",
         ),
         (("reader.verify=true",), "reader.verify checks the checksums of TFRecord files; format=npz has none"),
         ((_H5, "dataset.compression=lzf"), "reader.mode=posix cannot decompress lzf"),

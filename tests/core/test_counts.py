@@ -26,6 +26,7 @@ from tests.support import existing, planning, straced
 RANKS = 2
 _CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
 _ARRAYS = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
+_SHARDS = ("dataset.format=tar", "reader.mode=framework", "reader.shuffle.samples=false")
 _COLUMNS = (
     "dataset.format=parquet", "dataset.sample=null", "dataset.row_group=4", "reader.columns=[x1]",
     "dataset.columns=[{dtype: float32, size: 900}, {dtype: float64, size: 3000}]",
@@ -83,6 +84,11 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
         (*_ARRAYS, "dataset.format=hdf5"),
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework"),
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework", "reader.loader=pytorch"),
+        (*_ARRAYS, "dataset.format=tar"),
+        (*_SHARDS, "dataset.sample={bytes: 12000, stdev: 3000}"),
+        (*_SHARDS, *_ARRAYS, "reader.read_threads=2"),
+        (*_SHARDS, *_ARRAYS, "reader.transfer_size=1MiB"),
+        (*_SHARDS, *_ARRAYS, "reader.shuffle.samples=true", "reader.shuffle.files=false"),
     ],
     ids=" ".join,
 )

@@ -779,7 +779,7 @@ def test_a_scanned_workload_can_be_written_and_read_again(tmp_path: Path) -> Non
     assert serialization.decode(serialization.encode(made), Workload, "test") == made
 
 
-_DAMAGED = ("tfrecord", "tfrecord gzip", "npz", "npy", "hdf5", "raw", "parquet")
+_DAMAGED = ("tfrecord", "tfrecord gzip", "npz", "npy", "hdf5", "raw", "parquet", "tar")
 
 
 @pytest.fixture(scope="module")
@@ -793,6 +793,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     existing.images(folder / "raw", 1)
     existing.tables(folder / "parquet", (2,), 4)
     existing.typed(folder / "npy", "npy", np.dtype("f4"))
+    existing.shards(folder / "tar", (4,))
     return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in _DAMAGED}
 
 

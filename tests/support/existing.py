@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,36 @@ def records(folder: Path, files: list[list[bytes]], pack: Callable[[bytes], byte
         content = b"".join(head(len(one)) + one + struct.pack("<I", masked_crc(one)) for one in payload)
         (folder / f"part-{number:02}.tfrecord").write_bytes(pack(content))
     return [record for file in files for record in file]
+
+
+def shards(folder: Path, counts: tuple[int, ...] = COUNTS, form: int = tarfile.PAX_FORMAT) -> list[bytes]:
+    """Write tar files whose samples have one to three files of different sizes, with a folder and a file without an
+    extension between them. Return the bytes of all samples. form: one of the formats of tarfile.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(5)
+    contents = []
+    for number, count in enumerate(counts):
+        with tarfile.open(folder / f"{number:05}.tar", "w", format=form) as archive:
+            for name in ("train", "train/README", *(f"train/{number:05}{within:04}" for within in range(count))):
+                entry = tarfile.TarInfo(name)
+                entry.type = tarfile.DIRTYPE if name == "train" else tarfile.REGTYPE
+                if name.startswith("train/0"):
+                    contents.append(_sample(archive, entry, rng))
+                else:
+                    archive.addfile(entry)
+    return contents
+
+
+def _sample(archive: tarfile.TarFile, entry: tarfile.TarInfo, rng: np.random.Generator) -> bytes:
+    """Add a sample of one to three files to an archive. Return its bytes."""
+    parts: list[bytes] = []
+    base = entry.name
+    for extension in ("jpg", "json", "seg.png")[: rng.integers(1, 4)]:
+        parts.append(rng.bytes(int(rng.integers(not parts, 3000))))
+        entry.name, entry.size = f"{base}.{extension}", len(parts[-1])
+        archive.addfile(entry, io.BytesIO(parts[-1]))
+    return b"".join(parts)
 
 
 def arrays(folder: Path, kind: str, counts: tuple[int, ...] = (5, 9, 3, 12), **keys: Any) -> list[bytes]:

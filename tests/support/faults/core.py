@@ -42,6 +42,7 @@ DATASETS: dict[str, tuple[str, ...]] = {
     "hdf5 chunked": ("dataset.format=hdf5", "dataset.chunk=[1, 10, 100]"),
     "hdf5 gzip": ("dataset.format=hdf5", "dataset.compression=gzip", "dataset.random_bits=4"),
     "npy": ("dataset.format=npy",),
+    "tar": ("dataset.format=tar", "reader.shuffle.samples=false"),
     "raw": ("dataset.format=raw",),
     "csv": ("dataset.format=csv",),
 }
