@@ -62,7 +62,9 @@ FORMATS: dict[FormatName, FormatFacts] = {
     "npz": FormatFacts(
         "NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip"), packs_files=True
     ),
-    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, maps=True),
+    "npy": FormatFacts(
+        "NumPy array", "NumPy", loads_whole=True, chooses_requests=True, maps=True, timed_call="one numpy.load"
+    ),
     "jpeg": _IMAGE._replace(title="JPEG"),
     "png": _IMAGE._replace(title="PNG"),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),

@@ -340,6 +340,8 @@ def _read(workload: Workload) -> str:
     framework mode, which may make several requests. Otherwise, it is a single read request to the operating system.
     """
     facts, reader = FORMATS[workload.dataset.format], workload.reader
+    if reader.mapped:
+        return "one copy from a map"
     by_library = reader.mode == "framework" and (not facts.streams or by_streams(workload.dataset, reader))
     return (facts.timed_call if by_library else "") or "one read request"
 

@@ -50,7 +50,7 @@ _STORED: dict[str, tuple[str, ...]] = {
     "npy": ("dataset.format=npy",),
     "npy spread": ("dataset.format=npy", *_SPREAD),
     "jpeg": ("dataset.format=jpeg", *_IMAGES),
-    "png": ("dataset.format=png", *_IMAGES, "dataset.image={width: 30, height: 20}"),
+    "png": ("dataset.format=png", *_IMAGES, "dataset.image={width: 40, height: 25}"),
     "raw": ("dataset.format=raw",),
     "tar": ("dataset.format=tar",),
     "tar spread": ("dataset.format=tar", *_SPREAD),

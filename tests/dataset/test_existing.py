@@ -627,7 +627,7 @@ def _hostile(shape: str) -> Any:
         (False, _empty, "0.npy is not an npy file"),
         (True, _hostile("(9223372036854775807, 2)"), "0.npy is truncated: its array ends at byte"),
         (False, _hostile("(99999999999999, 99999999999999)"), "0.npy is truncated: its array ends at byte"),
-        (False, _hostile("(-3, 4)"), "needs a first axis"),
+        (False, _hostile("(-3, 4)"), r"or is corrupted: the shape \(-3, 4\) is not valid"),
         (True, _hostile("(0, 12)"), "the files hold no samples"),
         (False, _hostile("(3, 0)"), "needs a first axis"),
         (False, _hostile("__import__"), "0.npy is not an npy file that can be read, or is corrupted: "),
