@@ -1102,7 +1102,7 @@ LINES = (
             ("use jpeg or png, or raw for images of other kinds",)),
     Mistake("format of images misspelt", DEMO + "-S dataset.format=jpg", ("did you mean 'jpeg'?",)),
     Mistake("images with several samples a file", DEMO + "-S dataset.format=jpeg",
-            ("samples_per_file: a JPEG file holds one image; set samples_per_file: 1",)),
+            ("samples_per_file: found 4, but a JPEG file holds one image; set samples_per_file: 1",)),
     Mistake("nodes of this computer", DEMO + "-N 2", ("use --ppn for more ranks, or -s for a site with more nodes",)),
     Mistake("folder of jobs misspelt", "dlio-hpc status -o run", ("no jobs in run, which does not exist",)),
     Mistake("history of a folder of jobs misspelt", "dlio-hpc history -o run",
