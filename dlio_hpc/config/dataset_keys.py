@@ -10,7 +10,9 @@ from msgspec import Meta, Struct, structs
 from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.base.units import counted
+from dlio_hpc.config import image_keys
 from dlio_hpc.config.format_facts import FORMATS, Compression, FormatName
+from dlio_hpc.config.image_keys import ImageShape
 
 # Bytes of a value in a CSV file, including its comma: "0.1234567,".
 CSV_VALUE = 10
@@ -36,8 +38,6 @@ LARGEST_DICTIONARY = 1 << 20
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
-# libjpeg's limit on the width and the height of an image (JPEG_MAX_DIMENSION).
-LARGEST_SIDE = 65_500
 # Formats that hold several arrays, and formats that compress, as messages name them.
 _HOLDING_ARRAYS = sorted((name for name, facts in FORMATS.items() if facts.holds_arrays), reverse=True)
 _COMPRESSING = " or ".join(
@@ -109,21 +109,6 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     def largest(self) -> int:
         """Upper bound on the size in bytes of a sample in memory."""
         return self.size + min(self.size - 1, 6 * (self.stdev or 0))
-
-
-class ImageShape(Struct, frozen=True, forbid_unknown_fields=True):
-    """Picture in each file of the formats jpeg and png. If a file of the size that `sample` asks for cannot hold such a
-    picture, the file holds a smaller or a larger square.
-    """
-
-    width: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]
-    """Width in pixels. Example: 500"""
-    height: Annotated[int, Meta(ge=1, le=LARGEST_SIDE)]
-    """Height in pixels. Example: 375"""
-    channels: Literal[1, 3] = 3
-    """3: a colour picture; 1: a grey picture. Example: 3"""
-    quality: Annotated[int, Meta(ge=1, le=100)] | None = None
-    """Quality of a JPEG picture, which determines its quantisation tables; null: 75. Example: 90"""
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
@@ -632,16 +617,18 @@ def _check_images(dataset: Dataset) -> None:
         ),
         (
             kind != "jpeg" and dataset.image is not None and dataset.image.quality is not None,
-            f"image.quality is for format=jpeg; format={kind} loses nothing; leave quality null",
+            f"image.quality={dataset.image and dataset.image.quality} is for format=jpeg; format={kind} loses nothing; "
+            "leave quality null",
         ),
     )
     if not facts.holds_image or dataset.existing is not None:
         return
+    least, most = (0, 0) if dataset.image is None else image_keys.bounds(kind, dataset.image)
     refuse(
         (
             dataset.samples_per_file > 1,
-            f"samples_per_file: a {facts.title} file holds one image; set samples_per_file: 1, and files to the number "
-            "of images",
+            f"samples_per_file: found {dataset.samples_per_file}, but a {facts.title} file holds one image; set "
+            "samples_per_file: 1, and files to the number of images",
         ),
         (
             dataset.sample.bytes is None,
@@ -650,13 +637,29 @@ def _check_images(dataset: Dataset) -> None:
         ),
         (
             dataset.sample.size < facts.least,
-            f"sample.bytes: a {facts.title} file has at least {facts.least} bytes; raise sample.bytes",
+            f"sample.bytes: found {dataset.sample.size}, but a {facts.title} file has at least {facts.least} bytes; "
+            "raise sample.bytes",
+        ),
+        (
+            dataset.image is not None and not least <= dataset.sample.size <= most,
+            f"image: {_pixels(dataset.image)} do not fit into a {facts.title} file of "
+            f"{units.format_size(dataset.sample.size)}: "
+            + (
+                f"it has {units.format_size(least)} to {units.format_size(most)}; change sample.bytes or image, or "
+                "leave image null"
+                if least <= most
+                else "the picture is too small; leave image null"
+            ),
         ),
         (
             dataset.random_bits != 8 or dataset.compression_ratio is not None,
             "random_bits and compression_ratio: images are compressed already; leave both out",
         ),
     )
+
+
+def _pixels(image: ImageShape | None) -> str:
+    return "" if image is None else f"{image.width} x {image.height} pixels"
 
 
 def _check_columns(dataset: Dataset) -> None:

@@ -120,8 +120,12 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "with one array",
         ),
         (
-            reader.mapped and not (framework and facts.maps),
-            f"reader.mapped=true needs mode=framework and format={_MAPPING}; leave mapped false",
+            reader.mapped and not facts.maps,
+            f"reader.mapped=true needs format={_MAPPING}; files of format={kind} are not mapped, so leave mapped false",
+        ),
+        (
+            reader.mapped and not framework,
+            f"reader.mapped=true needs reader.mode=framework, not {reader.mode}: set reader.mode=framework",
         ),
         (
             reader.columns is not None and kind != "parquet",

@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.base import redaction, units
+from dlio_hpc.config import image_keys
 from dlio_hpc.config.checkpoint_keys import USUAL_REQUEST, Checkpoint, StatePrecision
+from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
@@ -15,6 +17,8 @@ from dlio_hpc.plan.study import Point, Study
 
 # Maximum number of points that a note names.
 _NAMED = 3
+# Share of the files with another picture than dataset.image from which on a note says so.
+_MANY_PICTURES = 0.001
 # Memory in bytes of a large node, where the memory of the nodes is not known.
 _LARGE_NODE = 512 << 30
 
@@ -45,6 +49,7 @@ def of_plan(plan: Plan) -> Iterator[str]:
     yield from _memory(plan)
     yield from _without_effect(plan)
     yield from _cut_sizes(plan)
+    yield from _other_pictures(plan)
     if secrets := secret_variables(plan):
         yield (
             f"{', '.join(secrets)} of the site profile may be secret: plan.json, job.sh and the archive contain the "
@@ -81,17 +86,38 @@ def _batches_bytes(workload: Workload) -> int:
 
 
 def _cut_sizes(plan: Plan) -> Iterator[str]:
-    """Yield a note if sample sizes are so spread that many are cut: a size is from 1 byte to twice the mean."""
-    for sample in dict.fromkeys(run.workload.dataset.sample for run in plan.runs):
-        if sample.stdev and sample.size < 2 * sample.stdev:
-            limit = (sample.size - 1) / sample.stdev
+    """Yield a note if sample sizes are so spread that many are cut: a size is from 1 byte (for images, 1 KiB) to twice
+    the mean.
+    """
+    least_of = {run.workload.dataset.sample: FORMATS[run.workload.dataset.format].least for run in plan.runs}
+    for sample, least in least_of.items():
+        if sample.stdev and sample.size - least < 2 * sample.stdev - 1:
+            limit = (sample.size - least) / sample.stdev
             outside = math.erfc(limit / math.sqrt(2))
             density = math.exp(-(limit**2) / 2) / math.sqrt(2 * math.pi)
             variance = 1 - outside - 2 * limit * density + limit**2 * outside  # of a normal distribution that is cut
+            largest = units.format_size(2 * sample.size - least)
             yield (
-                f"dataset.sample.stdev={units.format_size(sample.stdev)}: sizes are at least 1 B and at most twice the "
-                f"mean, so {100 * outside:.0f} % of the samples have one of these sizes, and the standard deviation "
-                f"is {units.format_size(sample.stdev * math.sqrt(variance))}"
+                f"dataset.sample.stdev={units.format_size(sample.stdev)}: sizes are at least "
+                f"{units.format_size(least)} and at most {largest}, so {100 * outside:.0f} % of the samples have one "
+                f"of these sizes, and the standard deviation is {units.format_size(sample.stdev * math.sqrt(variance))}"
+            )
+
+
+def _other_pictures(plan: Plan) -> Iterator[str]:
+    """Yield a note if sizes vary so much that the picture of `dataset.image` does not fit into all files."""
+    for dataset in dict.fromkeys(run.workload.dataset for run in plan.runs if run.workload.dataset.image is not None):
+        image, stdev = dataset.image, dataset.sample.stdev
+        if image is None or not stdev:
+            continue
+        least, most = image_keys.bounds(dataset.format, image)
+        below, above = (dataset.sample.size - least) / stdev, (most - dataset.sample.size) / stdev
+        share = (math.erfc(below / math.sqrt(2)) + math.erfc(above / math.sqrt(2))) / 2
+        if share > _MANY_PICTURES:
+            yield (
+                f"dataset.image: about {100 * share:.2g} % of the files are smaller than {units.format_size(least)} or "
+                f"larger than {units.format_size(most)}, so {image.width} x {image.height} pixels do not fit; these "
+                "files hold a square"
             )
 
 

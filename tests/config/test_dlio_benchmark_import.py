@@ -11,10 +11,10 @@ import yaml
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, workload
-from dlio_hpc.config.dataset_keys import ImageShape
 from dlio_hpc.config.dlio_benchmark import importing, source
 from dlio_hpc.config.dlio_benchmark.importing import Imported
 from dlio_hpc.config.dlio_benchmark.keys import KEYS, OLD_NAMES
+from dlio_hpc.config.image_keys import ImageShape
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.reports import imported_yaml
 from tests.conftest import Run

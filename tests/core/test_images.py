@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from PIL import Image as Pillow
@@ -22,7 +22,9 @@ from PIL import JpegImagePlugin
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import Size
-from dlio_hpc.config.dataset_keys import Dataset, ImageShape, Sample
+from dlio_hpc.config import image_keys
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.image_keys import ImageShape
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core import buffers
@@ -77,16 +79,33 @@ def test_pillow_decodes_what_is_generated(
     tmp_path: Path, kind: str, size: int, width: int, height: int, channels: Any, quality: int, number: int
 ) -> None:
     asked = ImageShape(width, height, channels, quality if kind == "jpeg" else None)
+    least, most = image_keys.bounds(kind, asked)
+    assume(most >= 1024)
+    size = min(max(size, least, 1024), most)
     dataset = _dataset(kind, Sample(bytes=Size(size)), asked, files=number + 1)
     written.write(tmp_path / "x", dataset, number)
     data = (tmp_path / "x").read_bytes()
     assert len(data) == size
     image = _decoded(data)
     assert (image.format, image.mode) == (kind.upper(), "L" if channels == 1 else "RGB")
-    if {"jpeg": jpeg, "png": png}[kind].fits(asked, size):
-        assert image.size == (width, height)
-    else:
-        assert image.size[0] == image.size[1], "a square of the same size in bytes"
+    assert image.size == (width, height)
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [(90, 60), (333, 210), (17, 700), (1000, 1)])
+def test_the_smallest_and_the_largest_file_of_a_picture(
+    tmp_path: Path, kind: str, channels: Any, size: tuple[int, int]
+) -> None:
+    asked = ImageShape(*size, channels)
+    least, most = image_keys.bounds(kind, asked)
+    for length in (least, most):
+        row = np.empty(length, np.uint8)
+        {"jpeg": jpeg, "png": png}[kind].encode(row, asked, 12345)
+        assert _decoded(row.tobytes()).size == size
+    for length in {max(1024, least) - 1, most + 1} - {1023}:
+        with pytest.raises(ValueError, match=r"image: .* do not fit into a (JPEG|PNG) file of"):
+            _dataset(kind, Sample(bytes=Size(length)), asked)
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -391,13 +410,17 @@ def test_a_batch_of_posix_mode_needs_no_decoder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "part"),
     [
-        ({"samples_per_file": 4}, "samples_per_file: a JPEG file holds one image"),
+        ({"samples_per_file": 4}, "samples_per_file: found 4, but a JPEG file holds one image"),
         ({"sample": {"shape": [8, 8]}}, "sample: set bytes to the size of a JPEG file"),
-        ({"sample": {"bytes": 1000}}, "sample.bytes: a JPEG file has at least 1024 bytes"),
+        ({"sample": {"bytes": 1000}}, "sample.bytes: found 1000, but a JPEG file has at least 1024 bytes"),
         ({"random_bits": 4}, "images are compressed already"),
         ({"compression_ratio": 2}, "images are compressed already"),
-        ({"format": "png", "image": {"width": 8, "height": 8, "quality": 9}}, "image.quality is for format=jpeg"),
+        ({"format": "png", "image": {"width": 8, "height": 8, "quality": 9}}, "image.quality=9 is for format=jpeg"),
         ({"format": "raw", "image": {"width": 8, "height": 8}}, "image is for generated files of the formats jpeg"),
+        (
+            {"image": {"width": 4000, "height": 3000}},
+            "image: 4000 x 3000 pixels do not fit into a JPEG",
+        ),
         ({"image": {"width": 8, "height": 0}}, "dataset.image.height"),
         ({"image": {"width": 70_000, "height": 8}}, "dataset.image.width"),
         ({"image": {"width": 8, "height": 8, "channels": 4}}, "dataset.image.channels"),

@@ -13,6 +13,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.image_keys import ImageShape
 from dlio_hpc.config.lustre_layout import Component, Directories, Layout
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Train, Workload
@@ -217,3 +218,16 @@ def test_sizes_that_are_cut_are_noted(tmp_path: Path, stdev: int, text: str) -> 
         assert f"so {text} of the samples have one of these sizes" in note
         stated = note.rpartition("standard deviation is ")[2].removesuffix(" KiB")
         assert sizes.std() / 1024 == pytest.approx(float(stated), rel=0.02)
+
+
+def test_a_note_says_how_many_files_cannot_hold_the_picture(tmp_path: Path) -> None:
+    """A picture of 90 x 60 has 2 to 64 bytes in each of 144 blocks, and 250 bytes around them: 538 to 9466 bytes."""
+    request = planning.Request(tmp_path, data=tmp_path / "data")
+    for stdev, share in ((100, None), (500, "about 0.17 % of the files"), (2000, "about 23 % of the files")):
+        sample = Sample(bytes=units.Size(8000), stdev=units.Size(stdev))
+        dataset = Dataset("jpeg", 100, 1, sample, image=ImageShape(90, 60))
+        made = planning.make(Workload("w", dataset), site.load("local"), request)
+        text = " ".join(note for note in notes.of_plan(made) if "dataset.image" in note)
+        assert (share or "") in text
+        assert bool(text) == (share is not None)
+        assert not text or "smaller than 538 B or larger than 9.244 KiB, so 90 x 60 pixels do not fit" in text

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterator
 
-from dlio_hpc.config.dataset_keys import LARGEST_SIDE
 from dlio_hpc.config.dlio_benchmark import parquet
 from dlio_hpc.config.dlio_benchmark.fact import Fact, Fate
 from dlio_hpc.config.dlio_benchmark.formats import FORMATS, IMAGES, format_of, loader_of, natural_numbers, reads_nothing
 from dlio_hpc.config.dlio_benchmark.keys import ELEMENT_BYTES, REVISION
 from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
+from dlio_hpc.config.image_keys import LARGEST_SIDE
 from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 
 _DIFFERENCES = {

@@ -6,7 +6,6 @@ ImageFolder calls. The time of decoding counts as preprocessing. The batch gets 
 be compared with the generated contents; the decoded image is discarded.
 """
 
-import math
 import os
 import struct
 import zlib
@@ -17,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.config.dataset_keys import LARGEST_SIDE, Dataset, ImageShape
+from dlio_hpc.config import image_keys
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.image_keys import PNG_HEAD, ImageShape
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import file_comparison
 from dlio_hpc.core.clock import now
@@ -42,14 +43,12 @@ _MOST_PIXELS = 178_956_970
 
 
 class Encoder(NamedTuple):
-    """How images of a format are made. fits: whether a file of a size can hold a picture. encode: fills an array with a
-    file, given a picture and a position of the content stream. bytes_per_pixel: mean of colour photographs. identity:
-    offset of the bytes that identify a sample.
+    """How images of a format are made. kind: name of the format. encode: fills an array with a file, given a picture
+    and a position of the content stream. identity: offset of the bytes that identify a sample.
     """
 
-    fits: Callable[[ImageShape, int], bool]
+    kind: str
     encode: Callable[[Rows, ImageShape, int], None]
-    bytes_per_pixel: float
     identity: int
 
 
@@ -59,19 +58,16 @@ class _Images:
     def __init__(self, encoder: Encoder, dataset: Dataset) -> None:
         self._encoder = encoder
         self._places = SampleLayout(dataset)
-        self._image = dataset.image or self._square(dataset.sample.size, ImageShape(1, 1))
-
-    def _square(self, size: int, like: ImageShape) -> ImageShape:
-        """Return the square that a photograph of `size` bytes has. like: its colours and its quality."""
-        bytes_per_pixel = self._encoder.bytes_per_pixel * like.channels / 3
-        side = min(math.isqrt(int(size / bytes_per_pixel)), LARGEST_SIDE)
-        return ImageShape(side, side, like.channels, like.quality)
+        self._image = dataset.image or image_keys.square(encoder.kind, dataset.sample.size, None)
+        self._least, self._most = image_keys.bounds(encoder.kind, self._image)
 
     def encode(self, place: Place) -> Rows:
         """Return the bytes of a file. place: location of its sample."""
-        is_fit = self._encoder.fits(self._image, place.size)
+        image = self._image
+        if not self._least <= place.size <= self._most:
+            image = image_keys.square(self._encoder.kind, place.size, image)
         row = np.empty(place.size, np.uint8)
-        self._encoder.encode(row, self._image if is_fit else self._square(place.size, self._image), place.position)
+        self._encoder.encode(row, image, place.position)
         return row
 
     def of(self, first: int, end: int) -> Iterator[Rows]:
@@ -215,5 +211,5 @@ class _CopiedFile(CountedFile):
         self.end = max(self.end, end)
 
 
-JPEG = _format(Encoder(jpeg.fits, jpeg.encode, jpeg.BYTES_PER_PIXEL, jpeg.IDENTITY))
-PNG = _format(Encoder(png.fits, png.encode, png.BYTES_PER_PIXEL, png.IDENTITY))
+JPEG = _format(Encoder("jpeg", jpeg.encode, jpeg.IDENTITY))
+PNG = _format(Encoder("png", png.encode, PNG_HEAD))

@@ -7,11 +7,10 @@ has all 63 coefficients. Therefore, a picture can have any size in bytes between
 """
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.config.dataset_keys import ImageShape
+from dlio_hpc.config.image_keys import JPEG_BLOCK, ImageShape, jpeg_blocks
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Compressibility, Rows
 
@@ -26,34 +25,16 @@ _QUALITY = 75
 # The mean of a block, and the end of a block, in the entropy-coded data.
 _MEAN, _END_OF_BLOCK = 0x00, 0x80
 _END_OF_IMAGE = b"\xff\xd9"
-_MOST_OF_BLOCK = 64
 # Offset of the bytes that identify a sample, in the comment of the file.
 IDENTITY = 24
 _SEVEN_BITS = Compressibility(bits=7)
-# Mean bytes of a pixel of a photograph.
-BYTES_PER_PIXEL = 0.6
-
-
-class _Frame(NamedTuple):
-    """What all files with pictures of one form have in common. head: bytes up to the entropy-coded data. blocks: number
-    of blocks of 8 x 8 values.
-    """
-
-    head: bytes
-    blocks: int
-
-
-def fits(image: ImageShape, size: int) -> bool:
-    """Return whether a file of `size` bytes can hold a picture of the form `image`."""
-    head, blocks = _frame(image)
-    return 2 * blocks <= size - len(head) - len(_END_OF_IMAGE) <= _MOST_OF_BLOCK * blocks
 
 
 def encode(row: Rows, image: ImageShape, position: int) -> None:
     """Fill `row` with a JPEG file. image: form of the picture; it must fit the size of the row. position: offset in the
     content stream.
     """
-    head, blocks = _frame(image)
+    head, blocks = _head(image), jpeg_blocks(image)
     content.fill(row, position, _SEVEN_BITS)
     row.data[:IDENTITY] = head[:IDENTITY]
     row.data[IDENTITY + content.WORD : len(head)] = head[IDENTITY + content.WORD :]
@@ -67,24 +48,20 @@ def encode(row: Rows, image: ImageShape, position: int) -> None:
 def _delimit(data: Rows) -> None:
     """Write the beginning and the end of blocks. data: entropy-coded data of shape (blocks, bytes of a block)."""
     data[:, 0] = _MEAN
-    if data.shape[1] < _MOST_OF_BLOCK:
+    if data.shape[1] < JPEG_BLOCK:
         data[:, -1] = _END_OF_BLOCK
 
 
 @functools.lru_cache(64)
-def _frame(image: ImageShape) -> _Frame:
-    """Return the beginning of the file and the number of blocks. The colours of colour pictures have half the
-    resolution of their brightness (4:2:0), as cameras and Pillow write them.
-    """
+def _head(image: ImageShape) -> bytes:
+    """Return the beginning of the file, up to the entropy-coded data."""
     is_colour = image.channels > 1
-    unit = 16 if is_colour else 8
-    units = -(-image.width // unit) * -(-image.height // unit)
     tables = (_BRIGHTNESS, _COLOUR) if is_colour else (_BRIGHTNESS,)
     components = ((1, 0x22, 0), (2, 0x11, 1), (3, 0x11, 1)) if is_colour else ((1, 0x11, 0),)
     count = len(components)
     frame = b"\x08" + image.height.to_bytes(2, "big") + image.width.to_bytes(2, "big") + bytes((count,))
     quality = image.quality or _QUALITY
-    head = b"".join(
+    return b"".join(
         (
             b"\xff\xd8",
             _segment(0xE0, b"JFIF\0\x01\x01\0\0\x01\0\x01\0\0"),
@@ -96,7 +73,6 @@ def _frame(image: ImageShape) -> _Frame:
             _segment(0xDA, bytes((count, *(part for at in range(count) for part in (at + 1, 0)), 0, 63, 0))),
         )
     )
-    return _Frame(head, units * (6 if is_colour else 1))
 
 
 def _segment(marker: int, data: bytes) -> bytes:
