@@ -119,21 +119,19 @@ def convert_changed(
     except InvalidKey as fault:
         place = place_of(source, fault.fault.steps, overrides, section, origins)
         several = "" if fault.fault.takes_list else _several(fault.fault.steps, overrides)
-        several += _below_section(fault.fault.steps, kind, overrides, section)
+        several += _below_section(fault.fault.steps, data, kind, overrides, section)
         known = fault.fault._replace(reason=fault.fault.reason + several)
         raise InvalidKey(place, known) from fault
 
 
-def _below_section(steps: Steps, kind: Any, overrides: Sequence[str], section: str) -> str:
+def _below_section(steps: Steps, data: Any, kind: Any, overrides: Sequence[str], section: str) -> str:
     """Return advice if an override gives a section one value in place of a mapping: an override of one of its keys."""
     key = ".".join(map(str, steps))
-    for text in overrides:
-        name, _, given = text.partition("=")
-        if name.strip() == key and not given.strip().startswith("{"):
-            below = example_key(kind, steps, parse_yaml(given, of_override(text)), _decode_hook)
-            example = shlex.join(["-S", f"{section}{key}.{below}"])
-            return f"; to set one of its keys: {example}" if below else ""
-    return ""
+    value = value_at(data, key)
+    if isinstance(value, dict) or key not in [text.partition("=")[0].strip() for text in overrides]:
+        return ""
+    below = example_key(kind, steps, value, _decode_hook)
+    return f"; to set one of its keys: {shlex.join(['-S', f'{section}{key}.{below}'])}" if below else ""
 
 
 def _several(steps: Steps, overrides: Sequence[str]) -> str:

@@ -492,7 +492,10 @@ def _check(dataset: Dataset) -> None:
             compression not in FORMATS[kind].compressions,
             f"compression={compression} needs format={_COMPRESSING}, not {kind}",
         ),
-        (dataset.level is not None and compression != "gzip", "level needs compression=gzip"),
+        (
+            dataset.level is not None and compression != "gzip",
+            f"level={dataset.level} needs compression=gzip, not {compression}",
+        ),
         (
             dataset.compression_ratio is not None and dataset.random_bits != 8,
             "compression_ratio and random_bits both determine compressibility: set only one of them",
@@ -598,7 +601,7 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
             "shape, dtype and stdev null",
         ),
-        (min(arrays) < 1, "arrays: each array of a sample must have at least 1 byte"),
+        (min(arrays) < 1, f"arrays: found {min(arrays)}, but each array of a sample must have at least 1 byte"),
         (
             sample.bytes != total,
             f"arrays: the sizes add up to {total} bytes, but a sample has {sample.bytes} bytes; set sample.bytes: "
