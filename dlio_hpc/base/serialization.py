@@ -128,7 +128,7 @@ def _below_section(steps: Steps, data: Any, kind: Any, overrides: Sequence[str],
     """Return advice if an override gives a section one value in place of a mapping: an override of one of its keys."""
     key = ".".join(map(str, steps))
     value = value_at(data, key)
-    if isinstance(value, dict) or key not in [text.partition("=")[0].strip() for text in overrides]:
+    if value is None or isinstance(value, dict) or key not in [text.partition("=")[0].strip() for text in overrides]:
         return ""
     below = example_key(kind, steps, value, _decode_hook)
     return f"; to set one of its keys: {shlex.join(['-S', f'{section}{key}.{below}'])}" if below else ""

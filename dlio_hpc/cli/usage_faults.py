@@ -156,10 +156,10 @@ def _of_catalogue(extra: Sequence[str], context: click.Context) -> str | None:
     """Return advice if the arguments of `sites` or `workloads` begin with a verb that these commands do not have, or
     if they are several names; None for another command.
     """
-    words = context.command_path.split()
-    group = next((word for word in words[-2:] if word in _CATALOGUES), None)
+    path = context.command_path.split()
+    group = next((word for word in path[-2:] if word in _CATALOGUES), None)
     name = str(context.params.get("name") or context.command.name)
-    if group is None or (group != words[-1] and "name" in context.params):
+    if group is None or (group != path[-1] and "name" in context.params):
         return None
     folder, kind = _CATALOGUES[group]
     if name in shipped.names(folder):

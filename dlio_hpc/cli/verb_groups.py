@@ -107,4 +107,4 @@ _MEANINGS: dict[tuple[str, ...], str] = {
     ("clean",): "cleanup purge gc",
 }
 # Commands of similar programs, and what they are called here: the first one that the group has.
-ELSEWHERE = {word: verbs for verbs, words in _MEANINGS.items() for word in words.split()}
+ELSEWHERE = {word: verbs for verbs, others in _MEANINGS.items() for word in others.split()}

@@ -1906,7 +1906,7 @@ SECTIONS = (
     Mistake("value of a section of the site", MACHINE + "-S site.launcher=srun",
             ("to set one of its keys: -S site.launcher.kind=srun",)),
     Mistake("list as text in a study", "dlio-submit --study s.yaml -s local --dry-run",
-            ("s.yaml, line 5: parts.a.sweep.reader.read_threads: found text '1,2,4'; use a list [1, 2, 4], or a range",),
+            ("s.yaml, line 5: parts.a.sweep.reader.read_threads: found text '1,2,4'; use a list [1, 2, 4], or a ",),
             _TEXT_LIST),
     *(Mistake(f"{key} in -P", DEMO + f"-P {key}={values}",
               (f"-P {key}={values}: {key} is no key of a workload; use the option {option} {values}",))
@@ -2008,6 +2008,20 @@ def test_the_message_of_a_usage_error_is_the_first_line(tmp_path: Path) -> None:
     first, *rest = runner(tmp_path)("dlio-submit", "demo", "--dryrun").err.splitlines()
     assert first.startswith("dlio-submit: No such option '--dryrun'"), first
     assert [line.split()[0] for line in rest] == ["Usage:", "Try"]
+
+
+@pytest.mark.parametrize("setting", ["dataset.sample={bytes: 12000}", "checkpoint=null", "checkpoint={}"])
+def test_a_small_mapping_replaces_a_section_without_a_note(setting: str, tmp_path: Path) -> None:
+    done = runner(tmp_path)("dlio-submit", "demo", "-s", "local", "--dry-run", "-S", setting)
+    assert (done.code, "replaces the whole section" in done.err) == (0, False), done.err
+
+
+def test_the_note_on_a_replaced_section_is_in_the_plan(tmp_path: Path) -> None:
+    made = workload.draft("demo", ("reader={batch_size: 8}",))
+    assert [note.partition(":")[0] for note in made.notes] == ["-S reader"]
+    line = ("dlio-submit", "demo", "-s", "local", "--dry-run", "--json", "-S", "reader={batch_size: 8}")
+    (job,) = json.loads(runner(tmp_path)(*line).out)["jobs"]
+    assert made.notes[0] in job["notes"]
 
 
 def test_nothing_is_extracted_before_all_archives_are_known(place: Path, tmp_path: Path) -> None:
