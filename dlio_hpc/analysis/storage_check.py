@@ -328,7 +328,7 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     elif cached is None and resident is not None and (proofs.pages or resident > LIMIT):
         cached, source = resident, "pages in memory before the epoch"
     elif cached is not None and (_is_doubtful(run, result) or not proofs.pages):
-        cached, source = _with_pages(run, result, counted, resident)
+        cached, source = _with_pages(run, result, counted, resident, epoch.bytes_read)
     if cached is None and proofs.size:
         cached, source = _outgrown(run, result, epoch, source)
     return EpochStorage(epoch.epoch, epoch.bytes_read, counted.arrived, cached, source, counted.cached is not None)
@@ -386,13 +386,23 @@ _MAYBE_SERVED = "it is unknown whether the file system or the node answered"
 _NOT_COUNTED, _BYPASSED = "not counted", "O_DIRECT bypasses the page cache"
 
 
-def _with_pages(run: Run, result: Result, counted: _Counted, resident: float | None) -> tuple[float | None, str]:
+def _with_pages(
+    run: Run, result: Result, counted: _Counted, resident: float | None, asked: int
+) -> tuple[float | None, str]:
     """Return the share from memory and its source, for a count that may include bytes that the run did not request. The
     share is the larger of two values: the share that the count shows, and the share of pages in memory. If it is
     unknown which pages were in memory, the count can only show that bytes came from memory, unless O_DIRECT bypasses
-    the pages.
+    the pages. If the epoch reads a part of the files, `asked` bytes, the pages in memory may be just those that it
+    reads. The count does not show this if neighbouring pages are fetched, too.
     """
     cached, source = counted.cached or 0.0, counted.source
+    if resident is not None and run.workload.brings_neighbours:
+        possible = min(1.0, resident * max(1.0, result.dataset.bytes / asked))
+        if max(cached, resident) <= LIMIT < possible:
+            return None, (
+                f"{source} includes neighbouring pages, and up to {100 * possible:.0f} % of what the epoch read may "
+                "have been in memory before"
+            )
     if resident is not None and resident > cached:
         return resident, f"pages in memory before the epoch; {source} includes other reads"
     hidden = storage_proofs.FOREIGN in result.cache_facts or not storage_proofs.of(result.file_system).pages

@@ -18,8 +18,16 @@ from dlio_hpc.config.image_keys import ImageShape
 CSV_VALUE = 10
 # Bytes that a TFRecord file adds to each record: its length and two checksums.
 TFRECORD_FRAME = 16
-# Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
+# Bytes of a block of a tar file. A member has a header of one block, and its data are padded to whole blocks.
+TAR_BLOCK = 512
+# Bytes of which the size of a tar file is a multiple: 20 blocks, as tarfile and GNU tar write it.
+TAR_RECORD = 20 * TAR_BLOCK
+# Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
+_LARGEST_MEMBER = 2**33
+# Default level of gzip and zlib; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
+# Compressions that have levels.
+LEVELLED = ("gzip", "zlib")
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # NumPy's string for a type: byte order, kind, and number of bytes, or of characters of four bytes if the kind is U.
 _STORED_TYPE = r"^[<>|]([A-Za-z])([1-9][0-9]*)(\[[0-9A-Za-z]+\])?$"
@@ -67,7 +75,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Size of a sample, instead of `shape` and `dtype`. Example: 150 KiB"""
     stdev: units.Size | None = None
     """Standard deviation of random sample sizes. The mean of the sizes is `bytes`. A size differs from the mean by at
-    most six standard deviations. Example: 20 KiB
+    most six standard deviations, and in tar files by a multiple of 512 bytes. Example: 20 KiB
     """
     seed: units.Natural = 0
     """Seed of the random sample sizes."""
@@ -213,6 +221,8 @@ class Scan(Struct, frozen=True, forbid_unknown_fields=True):
     """Reason why only the library can read the samples; empty if the samples can also be read at their offsets, or if
     the reason is not known. Example: they are compressed
     """
+    columns: dict[str, units.Size] = {}
+    """Bytes of each column in all Parquet files, by the names of the file. Example: {label: 12 KiB}"""
 
 
 class Existing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -246,7 +256,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "jpeg", "png"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -263,7 +273,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """Shape or size of a sample. Example: {bytes: 150 KiB}"""
     arrays: Annotated[tuple[units.Size, ...], Meta(min_length=2, max_length=64)] | None = None
     """Sizes in bytes of the arrays of a sample, for npz and HDF5 files with several arrays, such as images, masks and
-    labels; null: one array. The sizes add up to `sample.bytes`. Example: [76 KiB, 12 KiB, 8]
+    labels, and of the members of a sample in tar files; null: one array, or one member. The sizes add up to
+    `sample.bytes`. If `sample.stdev` is set, which tar files allow, the size of the first member varies. Example: [76
+    KiB, 12 KiB, 8]
     """
     image: ImageShape | None = None
     """Picture in each file of the formats jpeg and png; null: a square with as many pixels as a photograph of
@@ -291,9 +303,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     Example: {bytes: 64 KiB}
     """
     compression: Compression = "none"
-    """Compression of the files. gzip is available for HDF5 and npz, lzf for HDF5 only."""
+    """Compression of the files. gzip is available for HDF5, npz and TFRecord, zlib for TFRecord only, lzf for HDF5
+    only.
+    """
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
-    """Compression level of gzip; null: 4. Example: 5"""
+    """Compression level of gzip and zlib; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
     """Number of random bits in each byte of the contents. 8: the contents cannot be compressed. Fewer bits compress
     better.
@@ -412,6 +426,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return self.format == "hdf5" and self.chunk_shape is not None
 
     @property
+    def is_packed(self) -> bool:
+        """Whether each file is compressed as a whole, so that it must be decompressed from its beginning."""
+        return self.compression != "none" and FORMATS[self.format].packs_files
+
+    @property
     def all_columns(self) -> tuple[Column, ...]:
         """The columns of a Parquet file."""
         if self.columns is not None:
@@ -421,12 +440,18 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """The names of the columns of a Parquet file."""
+        """The names of the columns of a Parquet file. In an existing file, names of nested columns have dots."""
+        if self.existing is not None:
+            return tuple(self.scan.columns) if self.scan is not None else ()
         return tuple(column.name or f"x{number}" for number, column in enumerate(self.all_columns))
 
     @property
     def row_group_samples(self) -> int:
-        """Number of samples in each row group of a Parquet file. The last row group of a file may have fewer."""
+        """Number of samples in each row group of a Parquet file. The last row group of a file may have fewer. In an
+        existing file, each row group is a sample.
+        """
+        if self.existing is not None:
+            return 1
         samples = self.row_group or max(1, _ROW_GROUP // self.sample.size)
         return min(samples, self.samples_per_file)
 
@@ -443,6 +468,14 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         ]
         an_average_group = sum(count * index_bits(count) for count in counts) / 8
         return math.ceil(an_average_group * self.samples / samples)
+
+    @property
+    def framing_bytes(self) -> int:
+        """Bytes of headers and padding in a tar dataset, and about those of the ends of its files."""
+        if self.format != "tar":
+            return 0
+        sizes = self.arrays or (self.sample.size,)
+        return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) + self.files * TAR_RECORD
 
     @property
     def is_stored(self) -> bool:
@@ -493,8 +526,8 @@ def _check(dataset: Dataset) -> None:
             f"compression={compression} needs format={_COMPRESSING}, not {kind}",
         ),
         (
-            dataset.level is not None and compression != "gzip",
-            f"level={dataset.level} needs compression=gzip, not {compression}",
+            dataset.level is not None and compression not in LEVELLED,
+            f"level={dataset.level} needs compression=gzip or zlib, not {compression}",
         ),
         (
             dataset.compression_ratio is not None and dataset.random_bits != 8,
@@ -506,11 +539,15 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
-            "compression_ratio: gzip's level 0 does not compress; set level 1 to 9",
+            "compression_ratio: level 0 does not compress; set level 1 to 9",
         ),
         (
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
             "format=csv contains numbers: set sample.shape, and dtype float32",
+        ),
+        (
+            kind == "tar" and dataset.existing is None and dataset.largest >= _LARGEST_MEMBER,
+            "format=tar: a member of a tar file must be smaller than 8 GiB; lower the size of the sample",
         ),
         (
             kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
@@ -571,7 +608,7 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
             f"existing.rows is for format=npy; the scan finds the samples of {kind} files; leave rows false",
         ),
         (
-            dataset.arrays is not None,
+            dataset.arrays is not None and not FORMATS[kind].varies_arrays,
             "existing: the key arrays is for generated datasets; leave arrays null, and set existing.array to the "
             "name of the array to read",
         ),
@@ -584,10 +621,10 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
 
 
 def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
-    sample, total = dataset.sample, sum(arrays)
+    sample, total, facts = dataset.sample, sum(arrays), FORMATS[dataset.format]
     refuse(
         (
-            not FORMATS[dataset.format].holds_arrays,
+            not facts.holds_arrays,
             f"arrays needs format={' or '.join(_HOLDING_ARRAYS)}; a file of format={dataset.format} cannot hold "
             "several arrays; leave arrays null",
         ),
@@ -597,9 +634,9 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "leave arrays null",
         ),
         (
-            sample.bytes is None or sample.stdev is not None,
+            sample.bytes is None or (sample.stdev is not None and not facts.varies_arrays),
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
-            "shape, dtype and stdev null",
+            f"shape{' and dtype' if facts.varies_arrays else ', dtype and stdev'} null",
         ),
         (min(arrays) < 1, f"arrays: found {min(arrays)}, but each array of a sample must have at least 1 byte"),
         (

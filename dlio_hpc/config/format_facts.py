@@ -2,8 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "null"]
-Compression = Literal["none", "gzip", "lzf"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "null"]
+Compression = Literal["none", "gzip", "zlib", "lzf"]
 
 
 class FormatFacts(NamedTuple):
@@ -12,9 +12,13 @@ class FormatFacts(NamedTuple):
     file to read one sample. chooses_requests: whether the library chooses the size of its requests. caches_open:
     whether a reader keeps data of a file that stays open. stays_open: whether a file stays open in framework mode
     between samples. holds_arrays: whether a file can hold several arrays. holds_bytes: whether samples are bytes
-    without a shape. holds_image: whether a file is an encoded image. maps: whether
-    the library can map files into memory. least: smallest size of a sample in bytes.
-    compressions: compressions that the format supports.
+    without a shape. holds_image: whether a file is an encoded image. maps: whether the library can map files into
+    memory. least: smallest size of a sample in bytes. compressions: compressions that the format supports. streams:
+    whether the native loader reads files front to back in framework mode. splits_samples: whether a sample may need
+    several requests, although the dataset has no arrays. size_step: number of bytes of which random sizes of samples
+    differ from the mean by a multiple. varies_arrays: whether samples of several arrays may have random sizes.
+    timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
+    packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone.
     """
 
     title: str
@@ -29,6 +33,12 @@ class FormatFacts(NamedTuple):
     maps: bool = False
     least: int = 1
     compressions: tuple[Compression, ...] = ("none",)
+    packs_files: bool = False
+    streams: bool = False
+    splits_samples: bool = False
+    size_step: int = 1
+    varies_arrays: bool = False
+    timed_call: str = ""
 
 
 _IMAGE = FormatFacts(
@@ -37,16 +47,40 @@ _IMAGE = FormatFacts(
 )  # fmt: skip
 
 FORMATS: dict[FormatName, FormatFacts] = {
-    "tfrecord": FormatFacts("TFRecord", stays_open=True),
-    "hdf5": FormatFacts(
-        "HDF5", "h5py", caches_open=True, stays_open=True, holds_arrays=True, compressions=("none", "gzip", "lzf")
+    "tfrecord": FormatFacts(
+        "TFRecord", stays_open=True, streams=True, compressions=("none", "gzip", "zlib"), packs_files=True
     ),
-    "npz": FormatFacts("NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip")),
-    "npy": FormatFacts("NumPy array", "NumPy", loads_whole=True, chooses_requests=True, maps=True),
+    "hdf5": FormatFacts(
+        "HDF5",
+        "h5py",
+        caches_open=True,
+        stays_open=True,
+        holds_arrays=True,
+        compressions=("none", "gzip", "lzf"),
+        timed_call="one read by h5py",
+    ),
+    "npz": FormatFacts(
+        "NumPy", "NumPy", loads_whole=True, holds_arrays=True, compressions=("none", "gzip"), packs_files=True
+    ),
+    "npy": FormatFacts(
+        "NumPy array", "NumPy", loads_whole=True, chooses_requests=True, maps=True, timed_call="one numpy.load"
+    ),
     "jpeg": _IMAGE._replace(title="JPEG"),
     "png": _IMAGE._replace(title="PNG"),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),
     "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
-    "parquet": FormatFacts("Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True),
+    "parquet": FormatFacts(
+        "Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True, splits_samples=True
+    ),
+    "tar": FormatFacts(
+        "webdataset shards",
+        stays_open=True,
+        holds_arrays=True,
+        streams=True,
+        splits_samples=True,
+        size_step=512,
+        varies_arrays=True,
+        timed_call="one sample by tarfile",
+    ),
     "null": FormatFacts("no data"),
 }

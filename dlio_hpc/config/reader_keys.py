@@ -69,12 +69,12 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """Number of samples that a rank consumes in a step. Example: 16"""
     interleave: units.Positive | None = None
     """Number of files from which samples are read in turn, one sample from each. null: the value of `read_threads` if
-    TFRecord files are read as streams, otherwise 1. Example: 4
+    TFRecord or tar files are read as streams, otherwise 1. Example: 4
     """
     transfer_size: units.Size | None = None
     """Size of a request; null: the size of a sample. In framework mode, null means 256 KiB for TFRecord, the size of
-    Python's file buffer for npz, and no buffer for raw files. If a size is set in framework mode, raw files are read
-    through a buffer of this size. Example: 1 MiB
+    Python's file buffer for npz and tar, and no buffer for raw files. If a size is set in framework mode, raw files are
+    read through a buffer of this size. Example: 1 MiB
     """
     resize: units.Size | None = None
     """Size of a sample in a batch, for applications that resize images; null: samples are not resized. The whole sample
@@ -252,48 +252,88 @@ def _check(reader: Reader) -> None:
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether samples are read in the order of TFRecordDataset: each file is a stream, which is read record by
-    record from its beginning. With every loader, this applies to TFRecord files in framework mode, unless the samples
-    of all files are mixed.
+    """Return whether samples are read in the order of TFRecordDataset and webdataset: each file is a stream, which is
+    read sample by sample from its beginning. With every loader, this applies to TFRecord and tar files in framework
+    mode, unless the samples of all files are mixed.
     """
     return (
         reader.mode == "framework"
-        and dataset.format == "tfrecord"
+        and FORMATS[dataset.format].streams
         and not (reader.shuffle.files and reader.shuffle.samples)
     )
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. Without PyTorch, the result is the result of reads_streams().
-    With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the records.
+    """Return whether the loader reads files as streams. With the native loader, the result is the result of
+    reads_streams(). With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the
+    samples. With TensorFlow, it is True only for the files that TensorFlow itself reads.
     """
-    return reader.loader != "pytorch" and reads_streams(dataset, reader)
+    return (
+        reader.loader != "pytorch"
+        and reads_streams(dataset, reader)
+        and (reader.loader == "native" or reads_records(dataset, reader))
+    )
 
 
 def reads_records(dataset: Dataset, reader: Reader) -> bool:
     """Return whether TensorFlow itself, and not dlio-hpc, reads the files."""
-    return reader.loader == "tensorflow" and reads_streams(dataset, reader)
+    return reader.loader == "tensorflow" and dataset.format == "tfrecord" and reads_streams(dataset, reader)
+
+
+def loads_files(dataset: Dataset, reader: Reader) -> bool:
+    """Return whether a whole file is loaded to read one of its samples."""
+    if reader.mapped:
+        return False
+    if reader.mode == "posix":
+        return dataset.is_packed
+    by_workers = dataset.is_packed and reader.loader == "pytorch" and reader.shuffle.samples
+    return by_workers or FORMATS[dataset.format].loads_whole
 
 
 def columns_read(dataset: Dataset, reader: Reader) -> tuple[int, ...]:
-    """Return the positions of the columns to read from a Parquet file, in the order of the file."""
+    """Return the positions of the columns to read from a Parquet file, in the order of the file. The name of a column
+    of an existing file stands for all columns that are nested in it, too, as in pyarrow.
+    """
     names = dataset.column_names
-    return tuple(at for at, name in enumerate(names) if reader.columns is None or name in reader.columns)
+    if reader.columns is None:
+        return tuple(range(len(names)))
+    if dataset.existing is None:
+        return tuple(at for at, name in enumerate(names) if name in reader.columns)
+    return tuple(at for at, name in enumerate(names) if not outer_names(name).isdisjoint(reader.columns))
+
+
+def outer_names(column: str) -> set[str]:
+    """Return the name of a column, and the names of the columns in which it is nested."""
+    return set(itertools.accumulate(column.split("."), "{}.{}".format))
 
 
 def sample_bytes_read(dataset: Dataset, reader: Reader) -> int:
-    """Return how many bytes of a sample are read: all bytes, or the bytes of the columns that are read."""
+    """Return how many bytes of a sample are read: all bytes, or the bytes of the columns that are read. If sizes vary,
+    this is the mean.
+    """
     if reader.columns is None or dataset.format != "parquet":
         return dataset.sample_bytes
+    if dataset.scan is not None:
+        return max(1, round(bytes_read(dataset, reader, dataset.samples) / dataset.samples))
     columns = dataset.all_columns
     return sum(columns[at].bytes for at in columns_read(dataset, reader))
+
+
+def bytes_read(dataset: Dataset, reader: Reader, samples: int) -> int:
+    """Return how many bytes of `samples` samples of Parquet files are read. If sizes vary, the result is exact only for
+    the whole dataset.
+    """
+    if dataset.scan is None:
+        return samples * sample_bytes_read(dataset, reader)
+    sizes = list(dataset.scan.columns.values())
+    return sum(sizes[at] for at in columns_read(dataset, reader)) * samples // dataset.samples
 
 
 def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None], ...]:
     """Return which parts of a sample in memory are read, as half-open ranges of bytes. An end of None is the end of the
     sample. Adjacent columns of a Parquet file form one part.
     """
-    if reader.columns is None or dataset.format != "parquet":
+    if reader.columns is None or dataset.format != "parquet" or dataset.existing is not None:
         return ((0, None),)
     ends = list(itertools.accumulate(column.bytes for column in dataset.all_columns))
     spans: list[tuple[int, int | None]] = []
@@ -307,11 +347,11 @@ def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None]
 
 def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     """Return whether a file stays open after a sample was read, so that other samples of the file can be read."""
-    if dataset.format == "null" or by_streams(dataset, reader):
+    if dataset.format == "null" or dataset.is_packed or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
         return FORMATS[dataset.format].stays_open
-    return dataset.compression == "none" or dataset.format == "hdf5"
+    return True
 
 
 def keeps_data(dataset: Dataset, reader: Reader) -> bool:
@@ -331,7 +371,7 @@ def can_reopen(dataset: Dataset, reader: Reader) -> bool:
     if reader.mode == "framework":
         return dataset.format in ("hdf5", "tfrecord") and keeps_handles(dataset, reader)
     is_whole = dataset.arrays is None and not dataset.is_chunked and dataset.compression == "none"
-    return is_whole and dataset.format != "parquet" and keeps_handles(dataset, reader)
+    return is_whole and not FORMATS[dataset.format].splits_samples and keeps_handles(dataset, reader)
 
 
 def fits_blocks(dataset: Dataset) -> bool:

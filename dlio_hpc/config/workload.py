@@ -218,11 +218,12 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def brings_neighbours(self) -> bool:
         """Whether the kernel fetches far more bytes from storage than are requested. This happens if the samples of a
-        file are read in random order, or if a file is only a few pages long.
+        file are read in random order, if a file is only a few pages long, or if files are mapped into memory.
         """
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
-        return in_any_order or dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES
+        is_small = dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES
+        return in_any_order or is_small or self.reader.mapped
 
     @property
     def request_size(self) -> units.Size | None:
@@ -234,9 +235,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return reader.transfer_size
         if reader.mode == "framework":
             return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
-        if dataset.format == "npz" and dataset.compression != "none":
+        if dataset.is_packed:
             return units.Size(1 << 20)
-        if dataset.format == "parquet":
+        if dataset.format == "parquet" and dataset.existing is None:
             size = dataset.row_group_samples * max(column.bytes for column in dataset.all_columns)
         else:
             chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
@@ -385,7 +386,10 @@ def _read(name: str) -> Draft:
 
 
 # Keys of a dataset that the scan of existing files sets.
-_SCANNED = ("files", "samples_per_file", "sample", "chunk", "compression", "level", "random_bits", "compression_ratio")
+_SCANNED = (
+    "files", "samples_per_file", "sample", "chunk", "columns", "row_group", "compression", "level", "random_bits",
+    "compression_ratio",
+)  # fmt: skip
 
 
 def _unused(data: dict[str, Any], source: str) -> Iterator[str]:

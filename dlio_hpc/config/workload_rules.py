@@ -13,6 +13,8 @@ from dlio_hpc.config.reader_keys import (
     can_reopen,
     fits_blocks,
     keeps_handles,
+    loads_files,
+    outer_names,
     reads_records,
     reads_streams,
 )
@@ -61,8 +63,15 @@ def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
 
 
 def _unknown_columns(dataset: Dataset, reader: Reader) -> str:
-    """Return the names in reader.columns that are no columns of the dataset, in parentheses; empty if there is none."""
-    unknown = [name for name in reader.columns or () if name not in dataset.column_names]
+    """Return the names in reader.columns that are no columns of the dataset, in parentheses; empty if there is none, or
+    if the columns are not known before the scan.
+    """
+    if dataset.existing is not None and dataset.scan is None:
+        return ""
+    names = set(dataset.column_names)
+    if dataset.existing is not None:
+        names = names.union(*map(outer_names, names))
+    unknown = [name for name in reader.columns or () if name not in names]
     return f" ({', '.join(unknown[:8])}: unknown)" if unknown else ""
 
 
@@ -99,9 +108,19 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "transfer_size null, or set it to at most the size of a sample",
         ),
         (
-            (reader.interleave or 1) > 1 and facts.loads_whole and (framework or not plain) and not reader.mapped,
+            (reader.interleave or 1) > 1 and loads_files(dataset, reader),
             "reader.interleave: with these settings, each sample would require loading a whole file; leave interleave "
             "null",
+        ),
+        (
+            reader.files_in_turn(dataset) > 1 and loads_files(dataset, reader),
+            "reader.read_threads: with shuffle.samples, each worker of PyTorch would decompress a whole file for each "
+            "sample; set reader.interleave=1, or shuffle.samples=false",
+        ),
+        (
+            dataset.is_packed and framework and not facts.loads_whole and not reads_streams(dataset, reader),
+            "reader.shuffle: TFRecordDataset reads a compressed file from its beginning, so the samples of all files "
+            "cannot be mixed; set shuffle.files or shuffle.samples to false, or mode=posix",
         ),
         (
             (reader.interleave or 1) > 1 and kind == "parquet" and framework and dataset.row_group_samples > 1,
@@ -110,9 +129,14 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
-            "reader.read_threads: each thread reads its own TFRecord file, but with reader.interleave="
+            "reader.read_threads: each thread reads its own file from start to end, but with reader.interleave="
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
             "null",
+        ),
+        (
+            by_streams(dataset, reader) and (reader.by_array or reader.array_order is not None),
+            "reader.by_array and reader.array_order: a shard is read front to back, so its members come in the order "
+            "of the shard; leave both out, or set mode=posix",
         ),
         (
             reader.array_order is not None and sorted(reader.array_order) != list(range(len(dataset.arrays or ()))),
@@ -132,7 +156,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             f"reader.columns: format={kind} has no columns; leave columns null",
         ),
         (
-            kind == "parquet" and (reader.columns == () or not set(reader.columns or ()) <= set(dataset.column_names)),
+            kind == "parquet" and (reader.columns == () or bool(_unknown_columns(dataset, reader))),
             f"reader.columns{_unknown_columns(dataset, reader)} must name one or more columns of the dataset: "
             f"{', '.join(dataset.column_names[:8])}{', ...' if len(dataset.column_names) > 8 else ''}"
             if kind == "parquet"

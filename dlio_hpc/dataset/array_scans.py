@@ -22,6 +22,8 @@ from dlio_hpc.dataset.sample_index import Array, FileSamples, ScannedFile
 # Errors of zipfile and numpy for a file that is not an npz file, or is corrupted.
 _BAD_NPZ = (zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, ValueError, KeyError, EOFError,
             SyntaxError, RuntimeError, NotImplementedError)  # fmt: skip
+# Versions of the header of npy files that numpy.load reads.
+_NPY_VERSIONS = ((1, 0), (2, 0), (3, 0))
 # Errors of h5py for a corrupted file.
 _BAD_HDF5 = (RuntimeError, ValueError, KeyError, TypeError, AttributeError)
 _SUFFIX = ".npy"
@@ -99,9 +101,15 @@ def _header(stream: Any) -> tuple[tuple[int, ...], bool, Any]:
     from numpy.lib import format as npy
 
     version = npy.read_magic(stream)
+    if version not in _NPY_VERSIONS:
+        raise ValueError(f"version {version} of the header is not known")
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    header: tuple[tuple[int, ...], bool, Any] = read(stream)
-    return header
+    shape, is_fortran, dtype = read(stream)
+    if not all(type(extent) is int and extent >= 0 for extent in shape):
+        raise ValueError(f"the shape {shape} is not valid")
+    if dtype.subdtype is not None:
+        raise ValueError(f"a value is an array itself: {dtype}")
+    return shape, is_fortran, dtype
 
 
 def hdf5(path: str, size: int, name: str | None) -> ScannedFile:

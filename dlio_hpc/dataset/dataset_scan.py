@@ -5,7 +5,8 @@ later submission reuses the index if names, sizes and times of changes of all fi
 import hashlib
 import os
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,13 +19,17 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
 from dlio_hpc.dataset.existing_files import Listing
-from dlio_hpc.dataset.sample_index import Array, SampleIndex, ScannedFile
+from dlio_hpc.dataset.sample_index import Array, FileFacts, SampleIndex, ScannedFile
 from dlio_hpc.files import rundir
 
 # Number of files of which a job checks that they have not changed since the scan.
 _CHECKED = 4096
 # Nanoseconds.
 _SECOND = 10**9
+# Number of columns that a message names.
+_NAMED = 8
+
+F = TypeVar("F")
 
 
 class ScanFolders(NamedTuple):
@@ -81,7 +86,8 @@ def _key(dataset: Dataset, listing: Listing) -> str:
 def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) -> SampleIndex:
     """Scan all files, and return their index, which is kept in memory."""
     files = _of_files(listing, dataset, _progress(report, "scanned", len(listing.names)))
-    return sample_index.made(folder, listing, [file.samples for file in files], _common_array(listing, files))
+    samples = [file.samples for file in files]
+    return sample_index.made(folder, listing, samples, _common_array(listing, files), _facts(listing, files))
 
 
 def _of_files(listing: Listing, dataset: Dataset, progress: CountedProgress) -> list[ScannedFile]:
@@ -159,6 +165,38 @@ def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
     return first._replace(obstacle=obstacle)
 
 
+def _facts(listing: Listing, files: list[ScannedFile]) -> FileFacts:
+    """Return the compression and the columns of the files. Raise ConfigError if they differ between files, because
+    readers take one compression and the same columns for all of them.
+    """
+    compressions = {name: file.compression for name, file in zip(listing.names, files, strict=True) if file.compression}
+    packing = _common(listing, compressions, "compression", str) or "none"
+    columns = {
+        name: tuple(column for column, _ in file.columns)
+        for name, file in zip(listing.names, files, strict=True)
+        if file.columns
+    }
+    names = _common(listing, columns, "columns", _listed) or ()
+    sizes = np.sum([[size for _, size in file.columns] for file in files if file.columns], axis=0).tolist()
+    return FileFacts(packing, tuple(zip(names, sizes, strict=True)) if names else ())
+
+
+def _common(listing: Listing, of_files: dict[str, F], what: str, text: Callable[[F], str]) -> F | None:
+    """Return the fact that all files have in common; None if there are no files. of_files: the fact by file."""
+    first = next(iter(of_files), None)
+    for name, fact in of_files.items():
+        if first is not None and fact != of_files[first]:
+            raise ConfigError(
+                f"{os.path.join(listing.folder, name)} has the {what} {text(fact)}, but {first} has "
+                f"{text(of_files[first])}; choose a pattern that matches only files with the same {what}"
+            )
+    return None if first is None else of_files[first]
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
 def _key_of(dtype: str) -> str:
     """Return the key of `sample` that holds a type."""
     return "dtype" if dtype in ITEM_BYTES else "stored_dtype"
@@ -180,9 +218,10 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         largest=units.Size(index.largest),
         largest_file=units.Size(int(index.sizes.max())),
         counts_vary=bool((counts != counts[0]).any()),
-        sizes_vary=index.ends is not None,
+        sizes_vary=index.ends is not None or len(index.facts.columns) > 1,
         needs_library=array is not None and bool(array.obstacle),
         obstacle="" if array is None else array.obstacle,
+        columns={name: units.Size(size) for name, size in index.facts.columns},
     )
     sample = Sample(bytes=units.Size(max(1, round(index.total / index.samples))))
     most, chunk = int(counts.max()), None
@@ -195,8 +234,11 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         files=index.files,
         samples_per_file=most,
         sample=sample,
+        arrays=None,
         chunk=chunk,
-        compression="none" if array is None else array.compression,
+        columns=None,
+        row_group=None,
+        compression=index.compression,
         level=None,
         random_bits=8,
         compression_ratio=None,

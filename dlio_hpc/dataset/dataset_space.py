@@ -63,7 +63,7 @@ def _sample_bytes(dataset: Dataset, block: int) -> int:
     if not files:
         return 0
     indexes = dataset.index_bytes if dataset.format == "parquet" else 0
-    size = dataset.size + indexes
+    size = dataset.size + indexes + dataset.framing_bytes
     return size if block == 1 else _rounded(-(-size // files), block) * files
 
 

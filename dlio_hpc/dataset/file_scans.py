@@ -9,15 +9,15 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans, image_header
+from dlio_hpc.dataset import array_scans, image_header, packed_scan, parquet_footer, tar_scan
+from dlio_hpc.dataset.inflate import MAGICS
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
+from dlio_hpc.dataset.thrift_reader import Malformed
 
 # First bytes of images, by the endings of their names. Any of them is accepted for any of the endings, because
 # collections of images have files with wrong endings.
 _IMAGE_NAMES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 _IMAGE_MAGICS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
-# First bytes of compressed files (RFC 1952; RFC 1950 with a window of 32 KiB), and TensorFlow's names of compressions.
-_COMPRESSED = {b"\x1f\x8b": "GZIP", **dict.fromkeys((b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"), "ZLIB")}
 _TFRECORD_HEAD = 12
 # Bytes that the scan of a TFRecord file reads in one request. It reads whole blocks only while records are smaller.
 _BLOCK = 64 << 10
@@ -46,21 +46,32 @@ def raw(path: str, size: int, dataset: Dataset) -> ScannedFile:
 
 
 def tfrecord(path: str, size: int, dataset: Dataset) -> ScannedFile:
-    """Scan a TFRecord file: read the head of each record, and verify the checksum of its length."""
+    """Scan a TFRecord file: read the head of each record, and verify the checksum of its length. A file that is
+    compressed as a whole is decompressed.
+    """
     sizes = []
     with _opened(path) as descriptor:
+        if (compression := _compression(os.pread(descriptor, _TFRECORD_HEAD, 0))) != "none":
+            of_records = packed_scan.sizes(path, descriptor, compression, _record_length)
+            samples = FileSamples(_TFRECORD_HEAD, np.array(of_records, np.int64))
+            return ScannedFile(samples, compression=compression)
         offset = 0
         for head in _heads(descriptor, size):
             length = _record_length(path, offset, head)
-            if not length:
-                raise ConfigError(f"{path}: the record at byte {offset} is empty; such files cannot be read")
             offset += length + TFRECORD_FRAME
             sizes.append(length)
             if offset > size:
                 raise ConfigError(
                     f"{path} is truncated: its last record ends at byte {offset}, but the file has {size} bytes"
                 )
-    return ScannedFile(FileSamples(_TFRECORD_HEAD, np.array(sizes, np.int64)))
+    return ScannedFile(FileSamples(_TFRECORD_HEAD, np.array(sizes, np.int64)), compression="none" if size else "")
+
+
+def _compression(head: bytes) -> str:
+    """Return the compression of a TFRecord file. head: first bytes of the file. The length of a record may begin with
+    the same bytes as a compressed file.
+    """
+    return "none" if _is_head(head) else MAGICS.get(head[:2], "none")
 
 
 def _heads(descriptor: int, size: int) -> Iterator[bytes]:
@@ -77,24 +88,29 @@ def _heads(descriptor: int, size: int) -> Iterator[bytes]:
 
 
 def _record_length(path: str, offset: int, head: bytes) -> int:
-    """Return the length in the head of a record. Raise ConfigError if the checksum of the length is wrong."""
-    import google_crc32c
-
-    crc = google_crc32c.value(head[:8])
-    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    if len(head) == _TFRECORD_HEAD and struct.unpack("<I", head[8:])[0] == masked:
-        return int.from_bytes(head[:8], "little")
-    if not offset and (compression := _COMPRESSED.get(head[:2])):
-        raise ConfigError(
-            f"{path} is compressed (compression_type {compression}); only TFRecord files without compression can be "
-            "read"
-        )
+    """Return the length in the head of a record. Raise ConfigError if the checksum of the length is wrong, or if the
+    record is empty.
+    """
+    if _is_head(head):
+        length = int.from_bytes(head[:8], "little")
+        if not length:
+            raise ConfigError(f"{path}: the record at byte {offset} is empty; such files cannot be read")
+        return length
     if offset:
         raise ConfigError(f"{path} is corrupted: there is no record at byte {offset}, where the record before it ends")
     raise ConfigError(
         f"{path} is not a TFRecord file: the checksum of its first record's length is wrong; set dataset.format to "
         "the format of the files, or choose another pattern"
     )
+
+
+def _is_head(head: bytes) -> bool:
+    """Return whether these bytes are the head of a record, with the correct checksum of its length."""
+    import google_crc32c
+
+    crc = google_crc32c.value(head[:8])
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return len(head) == _TFRECORD_HEAD and bool(struct.unpack("<I", head[8:])[0] == masked)
 
 
 def _npz(path: str, size: int, dataset: Dataset) -> ScannedFile:
@@ -127,8 +143,36 @@ def _hdf5(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return array_scans.hdf5(path, size, dataset.existing.array if dataset.existing else None)
 
 
+def parquet(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    """Scan a Parquet file: read its footer. A sample is a row group."""
+    columns: dict[str, int] = {}
+    with _opened(path) as descriptor:
+        try:
+            begin, footer = parquet_footer.located(descriptor, size)
+            groups = parquet_footer.parsed(footer, begin)
+        except parquet_footer.Unreadable as fault:
+            raise ConfigError(f"{path} {fault}") from fault
+        except Malformed as fault:
+            raise ConfigError(
+                f"{path} is not a Parquet file, or is truncated or corrupted: {fault}; repair it, or choose a pattern "
+                "that leaves it out"
+            ) from fault
+    for group in groups:
+        for chunk in group.chunks:
+            columns[chunk.column] = columns.get(chunk.column, 0) + chunk.size
+    return ScannedFile(
+        FileSamples(begin, np.array([group.size for group in groups], np.int64)), columns=tuple(columns.items())
+    )
+
+
+def _tar(path: str, size: int, _: Dataset) -> ScannedFile:
+    with _opened(path) as descriptor:
+        return tar_scan.scan(path, descriptor, size)
+
+
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
-    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "jpeg": image, "png": image,
+    "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "parquet": parquet, "jpeg": image,
+    "png": image, "tar": _tar,
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
     if workload.reader.load == "memory":
         samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
     if workload.dataset.format == "parquet":
-        return samples * reader_keys.sample_bytes_read(workload.dataset, workload.reader)
+        return reader_keys.bytes_read(workload.dataset, workload.reader, samples)
     return workload.dataset.bytes_of(samples)
 
 
@@ -37,7 +37,9 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
     """Return how many bytes all ranks read from storage to get `samples` samples. Bytes are counted before compression.
     The lengths and checksums of records are not included.
     """
-    if not reader_keys.by_streams(workload.dataset, workload.reader) or _is_irregular(workload.dataset):
+    dataset = workload.dataset
+    is_streamed = dataset.format == "tfrecord" and reader_keys.by_streams(dataset, workload.reader)
+    if not is_streamed or _is_irregular(dataset):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
 
@@ -147,7 +149,8 @@ def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
     """Return how many bytes are read from a file to get its records `first` to `last` (exclusive). Whole requests are
-    read, but not beyond the end of the file. If records are shuffled, the whole file is read.
+    read, but not beyond the end of the file. If records are shuffled, the whole file is read. A compressed file is read
+    from its beginning.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
@@ -155,5 +158,7 @@ def _of_file(workload: Workload, first: int, last: int) -> int:
         return 0
     if workload.reader.shuffle.samples:
         return dataset.samples_per_file * record
+    if dataset.is_packed:
+        return last * record
     request = workload.request_size or TENSORFLOW_BUFFER
     return min(-(-(last - first) * record // request) * request, (dataset.samples_per_file - first) * record)

@@ -25,7 +25,9 @@ _UNKNOWN_OBSTACLE = "they are compressed or have filters, or their chunks differ
 _NAMES, _NAME_ENDS, _FILES, _ENDS = "names.npy", "name-ends.npy", "files.npy", "sample-ends.npy"
 # Array of one value, instead of _ENDS if all samples have the same size.
 _SIZE = "sample-size.npy"
-_ARRAY = "array.json"
+_ARRAY, _FACTS = "array.json", "facts.json"
+# Arrays of the members of samples, in indexes of tar files only.
+_MEMBERS, _MEMBER_STARTS = "members.npy", "member-starts.npy"
 # CRC32C of each file of the index, by name.
 _SEALS = "seals.json"
 # Rows of the array _FILES, which has a column for each file and one more.
@@ -56,6 +58,32 @@ class Array(NamedTuple):
         )
 
 
+# Bytes of each column of Parquet files, by the name of the column.
+Columns = tuple[tuple[str, int], ...]
+
+
+class FileFacts(NamedTuple):
+    """Facts about all files of a format without arrays. compression: a value of the key dataset.compression. columns:
+    bytes of each column in all Parquet files.
+    """
+
+    compression: str = "none"
+    columns: Columns = ()
+
+
+NO_FACTS = FileFacts()
+
+
+class MemberTable(NamedTuple):
+    """Members of all samples of tar files. starts (samples + 1): number of the first member of each sample. offsets,
+    sizes (members): offset of the data of each member in its file, and their bytes.
+    """
+
+    starts: Numbers
+    offsets: Numbers
+    sizes: Numbers
+
+
 class SampleIndex(NamedTuple):
     """Files and samples of an existing dataset.
 
@@ -65,7 +93,9 @@ class SampleIndex(NamedTuple):
     size: size of a sample in bytes if all samples have the same size; otherwise 0. ends (samples + 1): total size of
     the samples before each sample; the last element is the total size of all samples. It is None if all samples have
     the same size. names: bytes of the names of all files, one name after the other. name_ends (files): end of each name
-    in `names`. array: form of the arrays in the files; None for formats without arrays.
+    in `names`. array: form of the arrays in the files; None for formats without arrays. facts: facts about files
+    without arrays. members: members of the samples of tar files;
+    None for other formats.
     """
 
     folder: str
@@ -78,6 +108,13 @@ class SampleIndex(NamedTuple):
     names: npt.NDArray[np.uint8]
     name_ends: Numbers
     array: Array | None = None
+    facts: FileFacts = NO_FACTS
+    members: MemberTable | None = None
+
+    @property
+    def compression(self) -> str:
+        """Compression of the files, a value of the key dataset.compression."""
+        return self.facts.compression if self.array is None else self.array.compression
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Make another process open the index, instead of copying it to that process."""
@@ -116,17 +153,25 @@ class SampleIndex(NamedTuple):
 
 
 class FileSamples(NamedTuple):
-    """Samples of a file. begin: offset of the first sample in the file. sizes: size of each sample in bytes."""
+    """Samples of a file. begin: offset of the first sample in the file. sizes: size of each sample in bytes. members:
+    members of the samples of a tar file; None for other formats.
+    """
 
     begin: int
     sizes: Numbers
+    members: MemberTable | None = None
 
 
 class ScannedFile(NamedTuple):
-    """Result of the scan of a file. array: form of its array; None for formats without arrays."""
+    """Result of the scan of a file. array: form of its array; None for formats without arrays. compression: compression
+    of a file without arrays, a value of the key dataset.compression; empty if the file is empty. columns: bytes of each
+    column of a Parquet file, by the name of the column; empty if the file has no row groups.
+    """
 
     samples: FileSamples
     array: Array | None = None
+    compression: str = "none"
+    columns: Columns = ()
 
 
 # Indices that were made by this process and are not written yet, by their folders.
@@ -147,9 +192,11 @@ def file_numbers(dataset: Dataset, samples: npt.NDArray[np.uint64]) -> npt.NDArr
     return samples // np.uint64(dataset.samples_per_file)
 
 
-def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array | None) -> SampleIndex:
+def made(
+    folder: str, listing: Listing, samples: list[FileSamples], array: Array | None, facts: FileFacts = NO_FACTS
+) -> SampleIndex:
     """Return the index of scanned files. The index is kept in memory until write() writes it. array: form of the arrays
-    in the files.
+    in the files. facts: facts about files without arrays.
     """
     names = [os.fsencode(name) for name in listing.names]
     counts = np.array([len(of_file.sizes) for of_file in samples], np.int64)
@@ -166,10 +213,21 @@ def made(folder: str, listing: Listing, samples: list[FileSamples], array: Array
         np.frombuffer(b"".join(names), np.uint8),
         np.cumsum([len(name) for name in names]),
         array,
+        facts,
+        _joined([of_file.members for of_file in samples if of_file.members is not None]),
     )
     _unwritten[folder] = index
     opened.cache_clear()
     return index
+
+
+def _joined(of_files: list[MemberTable]) -> MemberTable | None:
+    """Return the members of the samples of all files; None if there are no files with members."""
+    if not of_files:
+        return None
+    counts = np.concatenate([np.diff(members.starts) for members in of_files])
+    offsets, sizes = (np.concatenate([members[row] for members in of_files]) for row in (1, 2))
+    return MemberTable(_sums(counts), offsets, sizes)
 
 
 def _sums(values: Numbers) -> Numbers:
@@ -186,7 +244,8 @@ def fingerprint(index: SampleIndex, kind: str) -> str:
     form = None if index.array is None else index.array.in_fingerprint()
     digest = hashlib.sha256(f"{VERSION} {kind} {index.files} {index.samples} {form}".encode())
     size = np.array([index.size])
-    for part in (index.names, index.name_ends, index.starts, index.begins, index.sizes, size, index.ends):
+    parts = (index.names, index.name_ends, index.starts, index.begins, index.sizes, size, index.ends)
+    for part in (*parts, *(index.members or ())):
         digest.update(b"" if part is None else part.tobytes())
     return digest.hexdigest()[:12]
 
@@ -205,6 +264,9 @@ def opened(folder: str) -> SampleIndex:
         is_uniform = os.path.exists(os.path.join(folder, _SIZE))
         size = int(_mapped(folder, _SIZE)[0]) if is_uniform else 0
         ends = None if is_uniform else _mapped(folder, _ENDS)
+        facts = _facts(Path(folder, _FACTS))
+        has_members = os.path.exists(os.path.join(folder, _MEMBERS))
+        members = MemberTable(_mapped(folder, _MEMBER_STARTS), *_mapped(folder, _MEMBERS)) if has_members else None
     except FileNotFoundError as fault:
         raise ConfigError(f"the index of the dataset, {folder}, is missing; submit the workload again") from fault
     except OSError as fault:
@@ -214,7 +276,14 @@ def opened(folder: str) -> SampleIndex:
             f"the index {folder} is corrupted: {fault}; remove it and submit the workload again"
         ) from fault
     begins, sizes, changes = (files[row][:-1] for row in (_BEGINS, _SIZES, _CHANGES))
-    return SampleIndex(folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array)
+    return SampleIndex(
+        folder, files[_STARTS], begins, sizes, changes, size, ends, names, name_ends, array, facts, members
+    )
+
+
+def _facts(path: Path) -> FileFacts:
+    """Return the facts about files without arrays. Most indexes have no such file."""
+    return msgspec.json.decode(path.read_bytes(), type=FileFacts) if path.exists() else NO_FACTS
 
 
 def _array(content: bytes) -> Array | None:
@@ -273,6 +342,8 @@ def write(folder: str) -> None:
     try:
         hidden.mkdir(parents=True)
         rundir.write(hidden / _ARRAY, msgspec.json.encode(index.array))
+        if index.facts != NO_FACTS:
+            rundir.write(hidden / _FACTS, msgspec.json.encode(index.facts))
         np.save(hidden / _NAMES, index.names)
         np.save(hidden / _NAME_ENDS, index.name_ends)
         np.save(hidden / _FILES, files)
@@ -280,6 +351,9 @@ def write(folder: str) -> None:
             np.save(hidden / _SIZE, np.array([index.size]))
         else:
             np.save(hidden / _ENDS, index.ends)
+        if index.members is not None:
+            np.save(hidden / _MEMBER_STARTS, index.members.starts)
+            np.save(hidden / _MEMBERS, np.stack(index.members[1:]))
         seals = {path.name: _seal(path) for path in hidden.iterdir()}
         rundir.write(hidden / _SEALS, msgspec.json.encode(seals))
         _renamed(hidden, target)

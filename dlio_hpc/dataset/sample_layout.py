@@ -104,7 +104,10 @@ class SampleLayout:
         self._array_shape = dataset.array_shape
         self._mean = dataset.sample.size
         self._stdev = dataset.sample.stdev or 0
-        self._least = FORMATS[dataset.format].least
+        facts = FORMATS[dataset.format]
+        self._step = facts.size_step
+        first = int(dataset.arrays[0]) if dataset.arrays else self._mean
+        self._most = min(first - facts.least, 6 * self._stdev) // self._step * self._step
         self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
 
     def of(self, samples: Samples) -> Places:
@@ -198,15 +201,15 @@ class SampleLayout:
 
     def _draw(self, pairs: Samples) -> Numbers:
         """Return a normally distributed number of bytes, with mean 0, for each of `pairs`. The numbers are the same on
-        every machine.
+        every machine. They are multiples of the format's size step, so that the rounded sizes of a pair also add up.
         """
         total = np.full(len(pairs), -_MIDDLE, np.int64)
         for key in self._keys:
             mixed = mix_all(pairs ^ key)
             for shift in (0, 16, 32, 48):
                 total += (mixed >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
-        most = self._mean - self._least
-        np.clip(total * self._stdev >> 16, -most, most, out=total)
+        drawn = ((total * self._stdev >> 16) + self._step // 2) // self._step * self._step
+        np.clip(drawn, -self._most, self._most, out=total)
         return total
 
 

@@ -202,6 +202,8 @@ def _per_sample(dataset: Dataset, request: int) -> int:
     """
     if dataset.arrays is not None:
         return sum(-(-size // max(request, 1)) + 1 for size in dataset.arrays)
+    if dataset.scan is not None and dataset.scan.columns:
+        return len(dataset.scan.columns) + -(-dataset.largest // max(request, 1))
     if dataset.format == "parquet":
         return sum(-(-column.bytes // max(request, 1)) + 1 for column in dataset.all_columns)
     if dataset.is_chunked:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InvalidRun, unreadable
-from dlio_hpc.config.dataset_keys import LEVEL, Chunk
+from dlio_hpc.config.dataset_keys import LEVEL, LEVELLED, Chunk
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
@@ -168,7 +168,7 @@ def resolved(workload: Workload) -> Workload:
             dataset,
             sample=sample,
             chunk=Chunk(shape=dataset.chunk_shape) if dataset.is_chunked else None,
-            level=(LEVEL if dataset.level is None else dataset.level) if dataset.compression == "gzip" else None,
+            level=(LEVEL if dataset.level is None else dataset.level) if dataset.compression in LEVELLED else None,
             auxiliary_files=tuple(
                 structs.replace(side, size=units.Size(side.file_size)) for side in dataset.auxiliary_files
             ),

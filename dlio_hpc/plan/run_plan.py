@@ -189,6 +189,11 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
             f"if it needs only some of their samples; use at least {ranks} files (now {dataset.files}) and whole "
             "epochs (train.steps=null)"
         )
+    elif times > planned_bytes.SPARE and dataset.is_packed:
+        yield (
+            f"{times:.3g} x the bytes of the samples are read: ranks that share a compressed file read it from its "
+            f"beginning; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps=null)"
+        )
     elif times > planned_bytes.SPARE:
         request = units.format_size(workload.request_size or 0)
         yield (

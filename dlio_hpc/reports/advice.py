@@ -119,7 +119,8 @@ def _records(workload: Workload) -> list[str] | None:
     if workload.dataset.format != "tfrecord":
         return None
     size = "" if reader.transfer_size is None else f"buffer_size={int(reader.transfer_size)}, "
-    return [f"tf.data.TFRecordDataset(files, {size}num_parallel_reads={reader.read_threads})"]
+    kind = f'compression_type="{workload.dataset.compression.upper()}", ' if workload.dataset.is_packed else ""
+    return [f"tf.data.TFRecordDataset(files, {kind}{size}num_parallel_reads={reader.read_threads})"]
 
 
 def _transfer(workload: Workload) -> list[str] | None:
@@ -240,6 +241,8 @@ def _compression(workload: Workload) -> list[str] | None:
     level = 4 if dataset.level is None else dataset.level
     if dataset.format == "npz":
         return ["numpy.savez_compressed(...)" if dataset.compression == "gzip" else "numpy.savez(...), not compressed"]
+    if dataset.format == "tfrecord":
+        return _record_options(dataset.compression, level)
     if dataset.format != "hdf5":
         return None
     if dataset.compression == "none":
@@ -254,6 +257,14 @@ def _compression(workload: Workload) -> list[str] | None:
     if level:
         lines.append(f"for existing files: h5repack -f x:GZIP={level} OLD NEW")
     return [*lines, _BITS_NOTE]
+
+
+def _record_options(compression: str, level: int) -> list[str]:
+    """Return the Python call that writes TFRecord files. level: level of the compression."""
+    if compression == "none":
+        return ["tf.io.TFRecordWriter(name), not compressed"]
+    kind = f'compression_type="{compression.upper()}", compression_level={level}'
+    return [f"tf.io.TFRecordWriter(name, tf.io.TFRecordOptions({kind}))", _BITS_NOTE]
 
 
 _BITS_NOTE = (

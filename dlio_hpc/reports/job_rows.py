@@ -13,6 +13,7 @@ from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.metadata_keys import MetadataKeys
+from dlio_hpc.config.reader_keys import by_streams
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.dataset import checkpoint_files, planned_bytes
 from dlio_hpc.files import rundir
@@ -335,11 +336,14 @@ def _seconds(value: float | None) -> str:
 
 
 def _read(workload: Workload) -> str:
-    """Return the name of the operation that is timed as a read. If h5py reads the dataset, this is a call of h5py,
-    which may make several requests. Otherwise, it is a single read request to the operating system.
+    """Return the name of the operation that is timed as a read. For some formats, this is a call of a library in
+    framework mode, which may make several requests. Otherwise, it is a single read request to the operating system.
     """
-    by_library = workload.dataset.format == "hdf5" and workload.reader.mode == "framework"
-    return "one read by h5py" if by_library else "one read request"
+    facts, reader = FORMATS[workload.dataset.format], workload.reader
+    if reader.mapped:
+        return "one copy from a map"
+    by_library = reader.mode == "framework" and (not facts.streams or by_streams(workload.dataset, reader))
+    return (facts.timed_call if by_library else "") or "one read request"
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from dlio_hpc.analysis.storage_check import Storage
 from dlio_hpc.base import units
 from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.config.checkpoint_keys import Checkpoint
+from dlio_hpc.config.reader_keys import Shuffle
 from dlio_hpc.core import cache_facts, client_counters, page_cache, procfs, run_file_systems
 from dlio_hpc.darshan.verdict_file import Bytes, LogVerdict
 from dlio_hpc.dataset import rank_shares
@@ -257,6 +258,27 @@ def test_disks_that_delivered_less_than_the_kernel_counted_prove_memory() -> Non
         }
         (epoch,) = _judge("xfs", counts, direct=True).epochs
         assert (epoch.cached, epoch.source) == (cached, source), (fetched, below)
+
+
+@pytest.mark.parametrize(
+    ("read", "resident", "outcome"),
+    [
+        (16, 0.04, "unknown"),
+        (16, 0.002, "storage"),
+        (256, 0.04, "storage"),
+        (128, 0.04, "storage"),
+        (16, 0.9, "cached"),
+    ],
+)
+def test_neighbouring_pages_do_not_hide_those_in_memory(read: int, resident: float, outcome: str) -> None:
+    """Of a dataset of 256 MiB, 4 % may be all that an epoch of 16 MiB reads in random order. The count has more bytes
+    than were read, because neighbouring pages are fetched, too.
+    """
+    counts = {"bytes_read": read * MIB, "storage_bytes_read": 300 * MIB, "page_cache_fraction": resident}
+    verdict = _judge("ext4", counts, shuffle=Shuffle(files=True, samples=True))
+    assert verdict.outcome() == outcome
+    if outcome == "unknown":
+        assert "up to 64 % of what the epoch read may have been in memory before" in verdict.text()
 
 
 def test_fewer_bytes_of_compressed_files_are_not_bytes_from_memory() -> None:

@@ -27,6 +27,7 @@ from tests.bench import (
     reading,
     recording,
     requests,
+    row_groups,
     scaling,
     starting,
     steps,
@@ -62,6 +63,7 @@ def main() -> None:
         requests.bench(folder)
         steps.bench()
         reading.bench(folder)
+        row_groups.bench(folder)
         generating.bench(folder)
         many_files.bench([Path("/dev/shm"), folder])
         metadata.bench([Path("/dev/shm"), folder])

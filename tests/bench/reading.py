@@ -1,6 +1,8 @@
 """Reading through libraries by one rank with samples of 1 MiB, each compared with a bare loop over the same files."""
 
-from collections.abc import Callable
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +13,7 @@ from msgspec import structs
 
 from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.format_facts import FormatName
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats.format_table import FORMATS
@@ -36,7 +39,7 @@ def bench(folder: Path, rounds: int = ROUNDS, shrink: int = 1) -> None:
     for case in CASES:
         dataset = _smaller(case.dataset, shrink)
         here = _folder(folder, dataset)
-        ours, bare = _ours(here, dataset, case.mode, case.loader), case.bare(here, dataset)
+        ours, bare = _ours(here, dataset, case.mode, case.loader, case.batch), case.bare(here, dataset)
         compare(f"read {case.what}", ours, bare, dataset.size, case.goal, rounds)
 
 
@@ -45,23 +48,23 @@ def _smaller(dataset: Dataset, factor: int) -> Dataset:
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:
-    return folder / f"{dataset.format}-{dataset.files}"
+    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}x{dataset.samples_per_file}"
 
 
 def _path(folder: Path, number: int) -> str:
     return str(folder / f"{number}.data")
 
 
-def _ours(folder: Path, dataset: Dataset, mode: Any, loader: Any = "native") -> Callable[[], None]:
+def _ours(folder: Path, dataset: Dataset, mode: Any, loader: Any = "native", batch: int = BATCH) -> Callable[[], None]:
     """Return epochs through our loader, which reads on demand. TensorFlow uses the pipeline that its users write."""
     ahead = 2 if loader == "pytorch" else 0
-    made = Workload("bench", dataset, reader=Reader(loader=loader, mode=mode, batch_size=BATCH, prefetch=ahead))
-    steps = dataset.samples // BATCH
+    made = Workload("bench", dataset, reader=Reader(loader=loader, mode=mode, batch_size=batch, prefetch=ahead))
+    steps = -(-dataset.samples // batch)
     opened = _loader(made, folder, steps)
     order = Order(dataset, made.reader, 0)
 
     def epoch() -> None:
-        read = sum(len(batch.rows) for batch in opened.epoch(order, 0, dataset.samples, steps))
+        read = sum(len(given.rows) for given in opened.epoch(order, 0, dataset.samples, steps))
         assert read == dataset.samples
 
     return epoch
@@ -99,6 +102,27 @@ def _npy(folder: Path, dataset: Dataset) -> Callable[[], None]:
         for number in range(dataset.files):
             for place, sample in enumerate(np.load(_path(folder, number))):
                 batch[place % BATCH] = sample
+
+    return loop
+
+
+def _tarfile(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Read shards from front to back, as webdataset does."""
+    batch = np.empty((BATCH, dataset.sample.size), np.uint8)
+    members = len(dataset.arrays or (0,))
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            with open(_path(folder, number), "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
+                begin = 0
+                for place, member in enumerate(archive):
+                    stream = archive.extractfile(member)
+                    assert stream is not None
+                    data = np.frombuffer(stream.read(), np.uint8)
+                    begin = begin if place % members else 0
+                    batch[place // members % BATCH, begin : begin + len(data)] = data
+                    begin += len(data)
+                    archive.members = []  # type: ignore[attr-defined]
 
     return loop
 
@@ -143,6 +167,52 @@ def _records(folder: Path, dataset: Dataset) -> Callable[[], None]:
     return loop
 
 
+def _packed_records(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    import tensorflow as tf
+
+    files = [_path(folder, number) for number in range(dataset.files)]
+    records = tf.data.TFRecordDataset(files, dataset.compression.upper(), buffer_size=256 << 10)
+    arrays = records.map(lambda record: tf.io.decode_raw(record, tf.uint8), 1, deterministic=True).batch(BATCH)
+
+    def loop() -> None:
+        read = sum(len(batch) for batch in arrays)
+        assert read == dataset.samples
+
+    return loop
+
+
+def _inflated(block: int, verifies: bool, folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Decompress files in requests of `block` bytes, and cut the records. verifies: whether to verify checksums."""
+    import google_crc32c
+
+    batch = np.empty((BATCH, BYTES.size), np.uint8)
+
+    def pieces(path: str) -> Iterator[bytes]:
+        inflate = zlib.decompressobj(31)
+        with open(path, "rb", buffering=0) as file:
+            while packed := file.read(block):
+                while packed:
+                    yield inflate.decompress(packed, 256 << 10)
+                    packed = inflate.unconsumed_tail
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            held, sample = bytearray(), 0
+            for piece in pieces(_path(folder, number)):
+                held += piece
+                if len(held) >= BYTES.size + 16:
+                    record = np.frombuffer(held, np.uint8, BYTES.size, 12)
+                    batch[sample % BATCH] = record
+                    if verifies:
+                        google_crc32c.value(batch[sample % BATCH])
+                    del record
+                    del held[: BYTES.size + 16]
+                    sample += 1
+            assert sample == dataset.samples_per_file
+
+    return loop
+
+
 def _data_loader(folder: Path, dataset: Dataset) -> Callable[[], None]:
     """Load a file per sample in a worker process, and collate batches, as an application does."""
     import torch
@@ -179,7 +249,7 @@ def _pandas(folder: Path, dataset: Dataset) -> Callable[[], None]:
 
 
 class Case(NamedTuple):
-    """A comparison. what: its name. bare: function that returns the loop to compare with."""
+    """A comparison. what: its name. bare: function that returns the loop to compare with. batch: samples of a batch."""
 
     what: str
     dataset: Dataset
@@ -187,22 +257,41 @@ class Case(NamedTuple):
     loader: str
     bare: Callable[[Path, Dataset], Callable[[], None]]
     goal: str
+    batch: int = BATCH
 
 
-NPZ, NPY, HDF5, RECORDS = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in ("npz", "npy", "hdf5", "tfrecord"))
+_KINDS: tuple[FormatName, ...] = ("npz", "npy", "hdf5", "tfrecord", "tar")
+NPZ, NPY, HDF5, RECORDS, TAR = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in _KINDS)
+# An image, a caption and metadata, of the sizes of LAION-400M.
+LAION = Dataset("tar", 4, 1000, Sample(bytes=Size(26_000)), arrays=(Size(25_000), Size(100), Size(900)))
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
+PACKED = Dataset("tfrecord", 4, PER_FILE, BYTES, compression="gzip", random_bits=4)
 JPEG, PNG = (Dataset(kind, FILES * PER_FILE, 1, Sample(bytes=Size(110_000))) for kind in ("jpeg", "png"))
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
-SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, CSV)
+_STREAMED, _WHOLE = partial(_inflated, 256 << 10, True), partial(_inflated, 1 << 20, False)
+SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, TAR, LAION, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
     Case("jpeg 110 kB, framework / Pillow", JPEG, "framework", "native", _pillow, GOAL),
     Case("png 110 kB, framework / Pillow", PNG, "framework", "native", _pillow, GOAL),
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
+    Case("tar, framework / tarfile", TAR, "framework", "native", _tarfile, ">= 0.9"),
+    Case("tar of images and labels, framework / tarfile", LAION, "framework", "native", _tarfile, ">= 0.9", 50),
     Case("csv, framework / pandas.read_csv", CSV, "framework", "native", _pandas, GOAL),
     Case("csv, posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),
     Case("tfrecord, framework, native / TFRecordDataset", RECORDS, "framework", "native", _records, ""),
     Case("tfrecord, loader tensorflow / TFRecordDataset", RECORDS, "framework", "tensorflow", _records, ">= 0.9"),
+    Case("tfrecord gzip, framework, native / zlib", PACKED, "framework", "native", _STREAMED, ">= 0.9"),
+    Case("tfrecord gzip, posix / zlib", PACKED, "posix", "native", _WHOLE, ">= 0.85"),
+    Case("tfrecord gzip, framework, native / TFRecordDataset", PACKED, "framework", "native", _packed_records, ""),
+    Case(
+        "tfrecord gzip, loader tensorflow / TFRecordDataset",
+        PACKED,
+        "framework",
+        "tensorflow",
+        _packed_records,
+        ">= 0.9",
+    ),
     Case("npz 1 per file, loader pytorch / DataLoader", SINGLE, "framework", "pytorch", _data_loader, GOAL),
 )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlio_hpc.base.units import Size
-from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.dataset_keys import TAR_BLOCK, Dataset, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
@@ -66,10 +66,11 @@ class Case(NamedTuple):
         )  # fmt: skip
 
 
+_OF_MANY = ("npz", "npy", "hdf5", "tfrecord", "tar")
 PSYNC = ("--ioengine=psync",)
 RING = ("--ioengine=io_uring", "--direct=1")
 CASES = (
-    *(Case(f"{kind} 1 MiB, batch 4", kind, MIB, 16, 16, 4, ">= 0.85") for kind in ("npz", "npy", "hdf5", "tfrecord")),
+    *(Case(f"{kind} 1 MiB, batch 4", kind, MIB, 16, 16, 4, ">= 0.85") for kind in _OF_MANY),
     Case("raw 1 MiB, batch 4", "raw", MIB, 1, 256, 4, ">= 0.85", fio=PSYNC),
     Case("raw 1 MiB, batch 4, prefetch 2", "raw", MIB, 1, 256, 4, "", prefetch=2, fio=PSYNC),
     Case("raw 64 KiB, batch 64", "raw", 64 * KIB, 1, 2048, 64, ">= 0.8", fio=PSYNC),
@@ -216,9 +217,11 @@ def _start(folder: Path, case: Case) -> tuple[int, int]:
 
         with h5py.File(folder / "0") as file:
             return file["x"].id.get_offset(), 0
-    return {"npz": (npz.DATA_OFFSET, 0), "npy": (128, 0), "tfrecord": (tfrecord.HEAD, tfrecord.FRAME)}.get(
-        case.kind, (0, 0)
-    )
+    starts = {
+        "npz": (npz.DATA_OFFSET, 0), "npy": (128, 0), "tfrecord": (tfrecord.HEAD, tfrecord.FRAME),
+        "tar": (TAR_BLOCK, TAR_BLOCK),
+    }  # fmt: skip
+    return starts.get(case.kind, (0, 0))
 
 
 def _fio(folder: Path, case: Case, ranks: int) -> float:

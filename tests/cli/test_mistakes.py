@@ -197,7 +197,7 @@ OVERRIDES = (
         DEMO + "-S dataset.compression=gzip -S dataset.format=raw",
         (
             "with -S dataset.compression=gzip -S dataset.format=raw",
-            "compression=gzip needs format=hdf5",
+            "compression=gzip needs format=tfrecord (gzip, zlib) or hdf5 (gzip, lzf)",
             "not raw",
         ),
     ),
@@ -725,8 +725,25 @@ EXISTING = (
     Mistake(
         "compressed records",
         DEMO + "-d data --existing '*' -S dataset.format=tfrecord",
-        ("a.tfrecord is compressed (compression_type GZIP)",),
+        ("a.tfrecord is truncated or corrupted", "between byte 0 and byte 16", "compression_type GZIP"),
         {"data/a.tfrecord": b"\x1f\x8b\x08\x00aaaaaaaaaaaa"},
+    ),
+    Mistake(
+        "compressed shards",
+        DEMO + "-d data --existing '*' -S dataset.format=tar",
+        ("a.tar is compressed with gzip", "unpack it with gunzip"),
+        {"data/a.tar": b"\x1f\x8b\x08\x00aaaaaaaaaaaa"},
+    ),
+    Mistake(
+        "members of a shard in another order",
+        DEMO + "-S dataset.format=tar -S 'dataset.sample={bytes: 100}' -S dataset.arrays=[64,36] "
+        "-S reader.mode=framework -S reader.shuffle.samples=false -S reader.array_order=[1,0]",
+        ("reader.array_order", "read front to back", "mode=posix"),
+    ),
+    Mistake(
+        "member of 8 GiB",
+        DEMO + "-S dataset.format=tar -S 'dataset.sample={bytes: 8 GiB}'",
+        ("format=tar", "smaller than 8 GiB", "lower the size"),
     ),
     Mistake(
         "format without a scan",
@@ -1912,7 +1929,8 @@ SECTIONS = (
               (f"-P {key}={values}: {key} is no key of a workload; use the option {option} {values}",))
       for key, values, option in (
           ("nodes", "1,2", "--nodes"), ("ppn", "4,8", "--ppn"), ("ranks_per_node", "1..8*2", "--ppn"))),
-    Mistake("level without compression", DEMO + "-S dataset.level=4", ("level=4 needs compression=gzip, not none",)),
+    Mistake("level without compression", DEMO + "-S dataset.level=4",
+            ("level=4 needs compression=gzip or zlib, not none",)),
 )  # fmt: skip
 _TO = "to extract into a folder: --to unpacked"
 _NO_VERB = "needs no further verb: leave"

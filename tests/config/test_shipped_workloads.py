@@ -25,6 +25,7 @@ _SIZES = {
     "cosmoflow": "64MiB",
     "candle": "10MiB",
     "imagenet": "32MiB",
+    "webdataset_laion": "64MiB",
 }
 _SHORT: dict[str, tuple[str, ...]] = {
     "climate": ("train.steps=4",),

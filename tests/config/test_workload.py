@@ -169,6 +169,7 @@ def test_a_plan_has_nothing_implicit() -> None:
 
 _H5, _TF = "dataset.format=hdf5", "dataset.format=tfrecord"
 _ARRAYS = ("dataset.sample={bytes: 100}", "dataset.arrays=[64, 36]")
+_SHARDS = ("dataset.format=tar", "reader.mode=framework", "reader.shuffle={files: true}")
 _SHARED = ("dataset.file_access=shared", "dataset.files=1")
 _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
 
@@ -185,13 +186,41 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ((_H5, "dataset.chunk={}"), "dataset.chunk: give either bytes or shape"),
         ((_H5, "dataset.chunk={bytes: 1, shape: [1]}"), "dataset.chunk: give either bytes or shape"),
         ((_H5, "dataset.samples_per_file=9000", "dataset.chunk=8GiB"), "HDF5 requires chunks smaller than 4 GiB"),
-        (("dataset.format=tfrecord", "dataset.compression=gzip"), "compression=gzip needs format=hdf5"),
-        (("dataset.compression=lzf",), "compression=lzf needs format=hdf5 (gzip, lzf) or npz (gzip), not npz"),
-        (("dataset.format=raw", *_ARRAYS), "dataset: arrays needs format=npz or hdf5; a file of format=raw cannot"),
+        (
+            ("dataset.format=csv", "dataset.compression=gzip"),
+            "compression=gzip needs format=tfrecord (gzip, zlib) or hdf5",
+        ),
+        (("dataset.compression=lzf",), "zlib) or hdf5 (gzip, lzf) or npz (gzip), not npz"),
+        (
+            ("dataset.format=raw", *_ARRAYS),
+            "dataset: arrays needs format=tar or npz or hdf5; a file of format=raw cannot",
+        ),
         (("dataset.compression=gzip", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),
         ((_H5, "dataset.chunk=64", *_ARRAYS), "dataset: arrays are stored contiguously and without compression"),
         (("dataset.arrays=[64, 36]",), "dataset: arrays divides samples of one size, given in bytes: set sample.bytes"),
         (("dataset.sample={bytes: 100, stdev: 2}", "dataset.arrays=[64, 36]"), "and leave shape, dtype and stdev null"),
+        (
+            ("dataset.format=tar", "dataset.sample={shape: [25]}", "dataset.arrays=[64, 36]"),
+            "and leave shape and dtype null",
+        ),
+        (
+            ("dataset.format=tar", "dataset.sample={bytes: 8 GiB}"),
+            "dataset: format=tar: a member of a tar file must be smaller than 8 GiB; lower the size of the sample",
+        ),
+        (
+            (*_ARRAYS, *_SHARDS, "reader.by_array=true"),
+            "reader.by_array and reader.array_order: a shard is read front to back, so its members come in the order",
+        ),
+        ((*_ARRAYS, *_SHARDS, "reader.array_order=[1, 0]"), "leave both out, or set mode=posix"),
+        ((*_SHARDS, "reader.keep_open=true"), "reader.keep_open=true has no effect"),
+        (
+            ("dataset.format=tar", "reader.reopen=true", "reader.shuffle.files=false"),
+            "reader.reopen=true needs files of several samples, and settings with which files otherwise stay open",
+        ),
+        (
+            (*_SHARDS, "reader.read_threads=4", "reader.interleave=2"),
+            "reader.read_threads: each thread reads its own file from start to end, but with reader.interleave=2",
+        ),
         (
             ("dataset.sample={bytes: 100}", "dataset.arrays=[64, 0, 36]"),
             "each array of a sample must have at least 1 byte",
@@ -216,7 +245,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             (*_ARRAYS, "reader.engine=io_uring", "reader.direct=true"),
             "one array, and a sample size that is a multiple of 4096 bytes",
         ),
-        (("dataset.level=3",), "level=3 needs compression=gzip, not none"),
+        (("dataset.level=3",), "level=3 needs compression=gzip or zlib, not none"),
         (("dataset.compression=gzip", "dataset.level=10"), "dataset.level: found 10; use a whole number from 0 to 9"),
         (("dataset.random_bits=0",), "dataset.random_bits: found 0; use a whole number from 1 to 8"),
         (("dataset.format=csv", "dataset.sample={bytes: 1 KiB}"), "csv contains numbers: set sample.shape"),
@@ -332,7 +361,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.shuffle.files=false",
                 "reader.interleave=1",
             ),
-            "reader.read_threads: each thread reads its own TFRecord file, but with reader.interleave=1, fewer",
+            "reader.read_threads: each thread reads its own file from start to end, but with reader.interleave=1",
         ),
         (("reader.verify=true",), "reader.verify checks the checksums of TFRecord files; format=npz has none"),
         ((_H5, "dataset.compression=lzf"), "reader.mode=posix cannot decompress lzf"),

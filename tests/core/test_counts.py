@@ -17,19 +17,22 @@ from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.core.loaders.loader_choice import LOADERS
-from dlio_hpc.dataset import planned_bytes
+from dlio_hpc.dataset import planned_bytes, sample_index
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Result, Summary
-from tests.support import planning, straced
+from tests.support import existing, planning, straced
 
 RANKS = 2
 _CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
 _ARRAYS = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
+_SHARDS = ("dataset.format=tar", "reader.mode=framework", "reader.shuffle.samples=false")
 _COLUMNS = (
     "dataset.format=parquet", "dataset.sample=null", "dataset.row_group=4", "reader.columns=[x1]",
     "dataset.columns=[{dtype: float32, size: 900}, {dtype: float64, size: 3000}]",
 )  # fmt: skip
+_PACKED = ("dataset.format=tfrecord", "dataset.compression=gzip", "dataset.random_bits=4")
+_ZLIB = (*_PACKED, "dataset.compression=zlib", "reader.mode=framework", "reader.shuffle.samples=false")
 _RECORDS = ("dataset.format=tfrecord", "reader.mode=framework", "reader.loader=tensorflow")
 
 
@@ -44,6 +47,8 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
     plan = planning.make(workloads.load(str(workload), keys), site.load("local"), request)
     (folder / rundir.PLAN).write_bytes(serialization.encode(plan))
     *generate, measure = plan.runs
+    if measure.workload.dataset.scan is not None:
+        sample_index.write(measure.workload.dataset.scan.index)
     for run in generate:
         straced.core(folder, RANKS, run.number)
     straced.core(folder, RANKS, measure.number, folder / "seen.darshan")
@@ -61,6 +66,13 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
         (*_CHUNKED, "reader.prefetch=0", "reader.read_threads=1", "checkpoint={read_back: true}"),
         (*_CHUNKED, "dataset.compression=gzip"),
         (*_CHUNKED, "dataset.compression=lzf", "reader.mode=framework"),
+        _PACKED,
+        (*_PACKED, "reader.loader=pytorch"),
+        (*_PACKED, "reader.loader=tensorflow"),
+        _ZLIB,
+        (*_ZLIB, "reader.prefetch=0", "reader.read_threads=1", "reader.transfer_size=10000"),
+        (*_ZLIB, "reader.shuffle={files: false, samples: true}"),
+        (*_ZLIB, "reader.loader=pytorch"),
         (*_CHUNKED, "reader.loader=pytorch"),
         (*_CHUNKED, "reader.loader=pytorch", "reader.mode=framework", "reader.multiprocessing_context=spawn"),
         ("dataset.format=npz", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
@@ -72,6 +84,11 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
         (*_ARRAYS, "dataset.format=hdf5"),
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework"),
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework", "reader.loader=pytorch"),
+        (*_ARRAYS, "dataset.format=tar"),
+        (*_SHARDS, "dataset.sample={bytes: 12000, stdev: 3000}"),
+        (*_SHARDS, *_ARRAYS, "reader.read_threads=2"),
+        (*_SHARDS, *_ARRAYS, "reader.transfer_size=1MiB"),
+        (*_SHARDS, *_ARRAYS, "reader.shuffle.samples=true", "reader.shuffle.files=false"),
     ],
     ids=" ".join,
 )
@@ -149,6 +166,8 @@ def test_each_format_is_counted_in_each_mode_through_each_loader() -> None:
         ("reader.shuffle.samples=false",),
         ("reader.shuffle.files=false", "reader.read_threads=1"),
         ("reader.shuffle.samples=false", "reader.preprocess_time=1ms", "checkpoint={read_back: true}"),
+        ("reader.shuffle.samples=false", "dataset.compression=gzip", "dataset.random_bits=4"),
+        ("reader.shuffle.files=false", "dataset.compression=zlib"),
     ],
     ids=" ".join,
 )
@@ -182,18 +201,51 @@ def test_framework_mode_makes_the_requests_of_pyarrow(tmp_path: Path, small: Pat
     requests = straced.requests(tmp_path, RANKS, run.dataset)
     assert 0 <= summary.reads - len(requests) <= RANKS
     assert 0 <= summary.bytes_read + summary.overhead_bytes_read - sum(requests) <= 100 * RANKS
-    assert Counter(requests) == Counter(_requests_of_pyarrow(tmp_path, Path(run.dataset)))
+    assert Counter(requests) == Counter(_requests_of_pyarrow(tmp_path, Path(run.dataset), ["x1"]))
 
 
-def _requests_of_pyarrow(folder: Path, dataset: Path) -> list[int]:
-    """Return the bytes of each read when pyarrow alone reads column x1 of each row group of the dataset's files."""
-    program = """\
+_CHOICES = ("null", "[id, name]", "[box]", "[box.corners, größe]", "[tokens.list.element]")
+
+
+@pytest.mark.parametrize("columns", _CHOICES)
+@pytest.mark.parametrize("loader", ["native", "pytorch"])
+def test_column_chunks_of_existing_files_are_counted(tmp_path: Path, small: Path, columns: str, loader: str) -> None:
+    pytest.importorskip("pyarrow")
+    existing.tables(tmp_path / "data")
+    keys = ("dataset.format=parquet", "dataset.existing=*.parquet", f"reader.columns={columns}")
+    run, summary = _check_counts(tmp_path, small, (*keys, f"reader.loader={loader}"))
+    assert summary.bytes_read == run.bytes == planned_bytes.payload(run.workload, RANKS, run.samples)
+
+
+@pytest.mark.parametrize("columns", _CHOICES)
+def test_existing_files_get_the_requests_of_pyarrow(tmp_path: Path, small: Path, columns: str) -> None:
+    """Nested columns and dictionaries are counted as pyarrow asks for them."""
+    pytest.importorskip("pyarrow")
+    existing.tables(tmp_path / "data")
+    keys = ("dataset.format=parquet", "dataset.existing=*.parquet", f"reader.columns={columns}")
+    order = ("reader.shuffle.samples=false", "reader.shuffle.files=false", "reader.read_threads=1", "train.epochs=1")
+    whole = ("reader.mode=framework", "reader.batch_size=1")
+    run, summary = measured(tmp_path, small, *keys, *order, *whole)
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    assert 0 <= summary.reads - len(requests) <= RANKS
+    assert 0 <= summary.bytes_read + summary.overhead_bytes_read - sum(requests) <= 100 * RANKS
+    asked = run.workload.reader.columns
+    names = None if asked is None else list(asked)
+    bare = Counter(_requests_of_pyarrow(tmp_path, Path(run.dataset), names))
+    twice = Counter(requests) - bare  # footers of files that both ranks read
+    assert not bare - Counter(requests)
+    assert sum(twice.values()) <= RANKS - 1
+
+
+def _requests_of_pyarrow(folder: Path, dataset: Path, columns: list[str] | None) -> list[int]:
+    """Return the bytes of each read when pyarrow alone reads columns of each row group of the dataset's files."""
+    program = f"""\
 import sys
 import pyarrow.parquet
 for path in sys.argv[1:]:
     file = pyarrow.parquet.ParquetFile(path)
     for group in range(file.num_row_groups):
-        file.read_row_group(group, columns=["x1"])
+        file.read_row_group(group, columns={columns!r})
 """
     files = sorted(map(str, dataset.glob("*.parquet")))
     tracer = ["strace", "-ff", "-y", "-e", "trace=read,pread64", "-o", str(folder / "bare")]

@@ -5,8 +5,11 @@ import errno
 import io
 import math
 import os
+import shutil
 import stat
 import struct
+import subprocess
+import tarfile
 import tempfile
 import zipfile
 from itertools import product
@@ -77,7 +80,8 @@ def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> 
     reader, tally = _reader(folder, dataset, mode), Tally()
     numbers, rows = np.array(samples, np.uint64), np.zeros((len(samples), dataset.sample.largest), np.uint8)
     places = SampleLayout(dataset).of(numbers)
-    reader.read(places, buffers.over(rows), tally)
+    with contextlib.closing(reader):
+        reader.read(places, buffers.over(rows), tally)
     workload = Workload("w", dataset, reader=ReaderKeys(mode=mode))
     verification = Verification(workload, lambda number: str(folder / str(number)))
     verification(Batch(places, rows, tally))
@@ -97,6 +101,8 @@ def _expected(dataset: Dataset, samples: list[int]) -> list[bytes]:
     return [_payload(dataset, place) for place in SampleLayout(dataset).of(np.array(samples, np.uint64))]
 
 
+# Modes and sizes of requests with which shards are read.
+_TAR_WAYS = [("posix", size) for size in (None, 100, 1 << 20)] + [("framework", size) for size in (None, 100, 1 << 20)]
 _CHUNK = Chunk(bytes=Size(900))
 # Every way to store and to read: (dataset, mode, transfer_size, other reader keys).
 _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
@@ -105,6 +111,7 @@ _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
     for sample in (_FIXED, _SPREAD)
     for mode in ("posix", "framework")
 ]
+_CASES += [(_dataset("tar", sample), mode, size, {}) for sample, (mode, size) in product((_FIXED, _SPREAD), _TAR_WAYS)]
 _CASES += [(_dataset(kind), mode, None, {}) for kind in ("csv", "parquet") for mode in ("posix", "framework")]
 _CASES += [(_dataset("parquet", row_group=2), mode, None, {}) for mode in ("posix", "framework")]
 _CASES += [
@@ -147,7 +154,7 @@ _CASES += [(_dataset("npz", compression="gzip", random_bits=1), "posix", 100, {}
 _SIZES = ((700, 120, 8, 12), (1, 69_999), (3, 1 << 20, 8))
 _SEVERAL = [
     _dataset(kind, Sample(bytes=Size(sum(sizes))), files=4, per_file=per_file, arrays=tuple(map(Size, sizes)))
-    for kind, sizes, per_file in product(("npz", "hdf5"), _SIZES, (5, 1))
+    for kind, sizes, per_file in product(("npz", "hdf5", "tar"), _SIZES, (5, 1))
 ]
 _CASES += [(dataset, mode, None, {}) for dataset, mode in product(_SEVERAL, ("posix", "framework"))]
 _CASES += [(dataset, "posix", 100, {}) for dataset in (_SEVERAL[0], _SEVERAL[6])]
@@ -156,7 +163,7 @@ _RING = {"engine": "io_uring"}
 _CASES += [(dataset, "posix", size, _RING) for dataset, size in product((_SEVERAL[0], _SEVERAL[7]), (None, 100))]
 _CASES += [
     (_dataset(kind, sample), "posix", size, _RING)
-    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw", "tar"), (_FIXED, _SPREAD))
     for size in (None, 100)
 ]
 _CASES += [
@@ -173,6 +180,7 @@ _CASES += [
         ("npy", {}),
         ("raw", {}),
         ("tfrecord", {}),
+        ("tar", {}),
         ("hdf5", {}),
         ("hdf5", {"chunk": Chunk(bytes=Size(900))}),
     )
@@ -785,3 +793,37 @@ def test_damage_anywhere_in_an_hdf5_file_is_told_in_words_or_harmless(mode: str,
         with contextlib.suppress(InvalidRun, InfrastructureError):
             _read(reader, dataset, [0, 1, 2, 3, 4])
         reader.close()
+
+
+@pytest.mark.parametrize("size", [None, 100, 1 << 20])
+@pytest.mark.parametrize("dataset", [_dataset("tar", _SPREAD), _SEVERAL[-5]], ids=["one member", "several members"])
+def test_all_bytes_of_shards_are_counted_once(tmp_path: Path, dataset: Dataset, size: int | None) -> None:
+    """Bytes of samples are apart from those of headers, padding and the ends of archives."""
+    assert dataset.format == "tar"
+    _write(tmp_path, dataset)
+    reader = _reader(tmp_path, dataset, "framework", size)
+    tallies = [_read(reader, dataset, [sample])[1] for sample in range(dataset.samples)]
+    reader.close()
+    total = sum((tmp_path / str(number)).stat().st_size for number in range(dataset.files))
+    assert sum(tally.bytes_read for tally in tallies) == dataset.size
+    assert sum(tally.overhead_bytes for tally in tallies) == total - dataset.size
+    assert sum(tally.opens for tally in tallies) == dataset.files
+    assert all(tally.bytes_read >= 0 for tally in tallies)
+
+
+def test_tarfile_and_tar_read_shards(tmp_path: Path) -> None:
+    """Members have the names and the contents of their samples; tar checks headers, and the sizes that they state."""
+    dataset = _dataset("tar", Sample(bytes=Size(4000), stdev=Size(900)), arrays=(Size(3500), Size(492), Size(8)))
+    _write(tmp_path, dataset)
+    contents = b""
+    for number in range(FILES):
+        with tarfile.open(tmp_path / str(number)) as archive:
+            names = [member.name for member in archive]
+            contents += b"".join(archive.extractfile(member).read() for member in archive)  # type: ignore[union-attr]
+        samples = range(number * PER_FILE, (number + 1) * PER_FILE)
+        assert names == [f"{sample:09}.x{part}" for sample in samples for part in range(3)]
+        if shutil.which("tar") is not None:
+            listed = subprocess.run(["tar", "tvf", tmp_path / str(number)], capture_output=True, text=True, check=True)
+            assert [line.split()[-1] for line in listed.stdout.splitlines()] == names
+            assert not listed.stderr
+    assert contents == b"".join(_expected(dataset, list(range(dataset.samples))))

@@ -17,6 +17,7 @@ _SPREAD = Sample(bytes=Size(1000), stdev=Size(200), seed=3)
 _LARGE_SPREAD = Sample(bytes=Size((3 << 20) + 5), stdev=Size(300_000))
 _MEBIBYTES = Sample(shape=(3, 1 << 19), dtype="float32")
 _NUMBERS = Sample(shape=(30, 7))
+_MEMBERS = Sample(bytes=Size(10_000), stdev=Size(2000))
 
 
 def _hash(path: Path, kind: str) -> str:
@@ -50,6 +51,12 @@ def _hash(path: Path, kind: str) -> str:
         (Dataset("npy", 2, 5, _ODD), ("b7bc4d65db078195", "c1e86e86eeb3de80")),
         (Dataset("npy", 2, 5, _SPREAD), ("2238dfba3f5db9c5", "aad9e76aff0d1184")),
         (Dataset("npy", 2, 2, _MEBIBYTES, random_bits=5), ("4146bc495aba9b27", "62f7fa6c2ebc6718")),
+        (Dataset("tar", 2, 5, _ODD), ("a923d2ffc57fa662", "aebb162a067c83b8")),
+        (Dataset("tar", 2, 3, _LARGE_SPREAD, random_bits=3), ("52c90393139b76bc", "fb1d5129ae564ff4")),
+        (
+            Dataset("tar", 2, 4, _MEMBERS, arrays=(Size(9000), Size(992), Size(8))),
+            ("11b19adb6f31444e", "43639024e5bfb8e2"),
+        ),
         (Dataset("tfrecord", 2, 5, _ODD), ("eb0cdd319731d1db", "65bfde4d451a8b86")),
         (Dataset("tfrecord", 2, 5, _SPREAD), ("aa3e5154c539beab", "df3ecb1c164584ba")),
         (Dataset("tfrecord", 2, 3, _LARGE_SPREAD, random_bits=1), ("9b6888d38cd8c23c", "9f0a51676152e00f")),

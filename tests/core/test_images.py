@@ -398,6 +398,32 @@ def test_damaged_and_hostile_images_are_named(tmp_path: Path, loader: Any, conte
     assert "\n" not in str(caught.value)
 
 
+def _with_bad_profile() -> bytes:
+    """Return a PNG file with a profile of colours that ends after its name, behind the image data."""
+    end = _PNG.rindex(b"IEND") - 4
+    name = b"iCCPname\0"
+    return _PNG[:end] + struct.pack(">I", 5) + name + struct.pack(">I", zlib.crc32(name)) + _PNG[end:]
+
+
+def test_an_error_within_pillow_names_the_file(tmp_path: Path) -> None:
+    content = _with_bad_profile()
+    (tmp_path / "0").write_bytes(content)
+    dataset = _dataset("png", Sample(bytes=Size(len(content))), files=1)
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/0 is not .* index out of range"):
+        _read(tmp_path, _workload(dataset), 1)
+
+
+def test_an_image_that_needs_more_memory_than_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(_: Any) -> None:
+        raise MemoryError
+
+    dataset = _dataset("png", files=1)
+    _write(tmp_path, dataset)
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", load)
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/0: no memory to decode this image; set reader.mode=posix"):
+        _read(tmp_path, _workload(dataset), 1)
+
+
 def test_a_batch_of_posix_mode_needs_no_decoder(tmp_path: Path) -> None:
     """An image that no library decodes is read: only its bytes are asked for."""
     content = _png(60_000, 60_000)

@@ -55,7 +55,7 @@ _LAYOUTS: list[dict[str, Any]] = [
 ]
 _MODES = ("posix", "framework")
 _FORMATS: list[tuple[str, str]] = [
-    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv") for m in ("posix", "framework")
+    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar") for m in ("posix", "framework")
 ]
 # Formats with tests of their own.
 _APART = ("raw", "parquet", "jpeg", "png", "null")

@@ -124,6 +124,24 @@ def test_existing_arrays_are_mapped(tmp_path: Path, rows: bool, dtype: str) -> N
     assert actual == contents
 
 
+def test_an_array_in_fortran_order_is_mapped_without_a_copy(tmp_path: Path) -> None:
+    """The copy would wait for storage where nothing is counted. The bytes come in the order of the file."""
+    (tmp_path / "data").mkdir()
+    values = np.arange(4 << 20, dtype="i4").reshape(2048, 2048)
+    np.save(tmp_path / "data" / "0.npy", np.asfortranarray(values))
+    (tmp_path / "0").symlink_to(tmp_path / "data" / "0.npy")
+    made = existing.unscanned("npy", "*", mode="framework", mapped=True)
+    made = existing.scanned(tmp_path / "data", tmp_path, made)
+    before = procfs.page_faults()
+    (row,), tally = _read(tmp_path, made, [0])
+    after = procfs.page_faults()
+    assert row == values.T.tobytes()
+    pages = len(row) // mmap.PAGESIZE
+    assert tally.minor_faults + tally.major_faults > 0
+    outside = after.minor + after.major - before.minor - before.major - tally.minor_faults - tally.major_faults
+    assert outside < 1.5 * pages, "only the memory of the row is new"
+
+
 @pytest.mark.parametrize("left", [0, 3, 100, 5000])
 def test_cut_files_are_named(tmp_path: Path, left: int) -> None:
     dataset = Dataset("npy", 1, 3, Sample(bytes=Size(5000)))

@@ -306,9 +306,8 @@ def test_the_size_of_a_sample_follows_from_its_columns() -> None:
         ({"dataset__columns": ["int16"]}, "columns"),
         ({"dataset__columns": []}, "columns"),
         ({"dataset__columns": None, "dataset__sample": {"shape": [3], "dtype": "int16"}}, "stores int16 in four bytes"),
-        ({"dataset__compression": "gzip"}, "compression=gzip needs format=hdf5"),
+        ({"dataset__compression": "gzip"}, "compression=gzip needs format=tfrecord"),
         ({"dataset__format": "npz"}, "columns and row_group are only for format=parquet"),
-        ({"dataset__existing": "*.parquet"}, "files of format=parquet cannot be read; set format to one of raw"),
         (
             {"dataset__columns": [{"dtype": "float64", "size": 1 << 25}], "dataset__row_group": 8},
             "set row_group to at most 7",

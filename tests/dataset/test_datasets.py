@@ -28,6 +28,7 @@ from tests.support import planning, written
 
 _SPREAD = ("dataset.sample={bytes: 1000, stdev: 200, seed: 3}",)
 _ARRAYS = ("dataset.sample={bytes: 840}", "dataset.arrays=[700, 120, 8, 12]")
+_TAR_ARRAYS = "dataset.arrays=[2700, 120, 8, 12]"
 _IMAGES = ("dataset.samples_per_file=1", "dataset.sample={bytes: 3000, stdev: 500}")
 _STORED: dict[str, tuple[str, ...]] = {
     "npz": (),
@@ -36,6 +37,8 @@ _STORED: dict[str, tuple[str, ...]] = {
     "npz gzip": ("dataset.compression=gzip", "dataset.random_bits=3"),
     "tfrecord": ("dataset.format=tfrecord",),
     "tfrecord spread": ("dataset.format=tfrecord", *_SPREAD),
+    "tfrecord gzip": ("dataset.format=tfrecord", "dataset.compression=gzip", "dataset.random_bits=3", *_SPREAD),
+    "tfrecord zlib": ("dataset.format=tfrecord", "dataset.compression=zlib", "dataset.random_bits=3"),
     "hdf5": ("dataset.format=hdf5",),
     "hdf5 spread": ("dataset.format=hdf5", *_SPREAD),
     "hdf5 arrays": ("dataset.format=hdf5", *_ARRAYS),
@@ -47,8 +50,12 @@ _STORED: dict[str, tuple[str, ...]] = {
     "npy": ("dataset.format=npy",),
     "npy spread": ("dataset.format=npy", *_SPREAD),
     "jpeg": ("dataset.format=jpeg", *_IMAGES),
-    "png": ("dataset.format=png", *_IMAGES, "dataset.image={width: 30, height: 20}"),
+    "png": ("dataset.format=png", *_IMAGES, "dataset.image={width: 40, height: 25}"),
     "raw": ("dataset.format=raw",),
+    "tar": ("dataset.format=tar",),
+    "tar spread": ("dataset.format=tar", *_SPREAD),
+    "tar arrays": ("dataset.format=tar", *_ARRAYS),
+    "tar arrays spread": ("dataset.format=tar", "dataset.sample={bytes: 2840, stdev: 600}", _TAR_ARRAYS),
     "parquet": ("dataset.format=parquet", "dataset.sample={shape: [5], dtype: float32}"),
     "one a file": ("dataset.samples_per_file=1", *_SPREAD),
 }
@@ -133,6 +140,13 @@ def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> N
         ("npz gzip", 0, "is not a dlio-hpc dataset file, or is corrupted: "),
         ("npy", 128 + 2 * 840, "byte 1808 differs from the generated contents (sample 7)"),
         ("npy", 127, "byte 127 differs from the generated contents"),
+        # A sample of 840 bytes takes 512 + 1024 bytes; five of them end at byte 7680.
+        ("tar", 2 * 1536, "byte 3072 differs from the generated contents (sample 7)"),
+        ("tar", 3 * 1536 - 1, "byte 4607 differs from the generated contents (sample 7)"),
+        ("tar", 7680, "byte 7680 differs from the generated contents"),
+        ("tar", 10239, "byte 10239 differs from the generated contents"),
+        # Four members of 700, 120, 8 and 12 bytes take 1536 bytes and three times 1024 bytes.
+        ("tar arrays", 4608 + 1536 + 100, "byte 6244 differs from the generated contents (sample 6)"),
         ("tfrecord", 3 * 856 - 1, "byte 2567 differs from the generated contents (sample 7)"),
         ("tfrecord spread", 5079, "byte 5079 differs from the generated contents (sample 9)"),
         ("hdf5", 2048 + 3 * 840, "byte 2520 of its array differs from the generated contents (sample 8)"),
@@ -156,6 +170,7 @@ def test_a_fault_is_told_by_byte_and_sample(tmp_path: Path, name: str, at: int, 
         "npz arrays",
         "npz gzip",
         "npy",
+        "tar arrays",
         "tfrecord",
         "hdf5 arrays",
         "hdf5",

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tempfile
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +26,7 @@ from dlio_hpc.config.reader_keys import LoaderName, Shuffle
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import npy
+from dlio_hpc.core.formats.tfrecord import head
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
@@ -115,6 +117,71 @@ def test_records_of_files_with_different_numbers(
     assert made.dataset.counts_vary
     assert made.dataset.sizes_vary
     _check_epochs(loader, made, tmp_path / "data", contents)
+
+
+_PACKS: dict[str, Any] = {"gzip": gzip.compress, "zlib": zlib.compress}
+
+
+@pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
+@pytest.mark.parametrize("compression", _PACKS)
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize("loader", LOADERS)
+def test_compressed_records(tmp_path: Path, loader: LoaderName, mode: str, compression: str, shuffle: Shuffle) -> None:
+    contents = existing.records(tmp_path / "data", existing.payloads(), _PACKS[compression])
+    (tmp_path / "data" / "part-99.tfrecord").touch()  # TensorFlow finds no records in an empty file
+    keys: dict[str, Any] = {"loader": loader, "mode": mode, "batch_size": 4, "shuffle": structs.asdict(shuffle)}
+    unscanned = existing.unscanned("tfrecord", "*", **keys)
+    if mode == "framework" and shuffle.files and shuffle.samples:
+        with pytest.raises(ValueError, match="the samples of all files cannot be mixed"):
+            existing.scanned(tmp_path / "data", tmp_path, unscanned)
+        return
+    made = existing.scanned(tmp_path / "data", tmp_path, unscanned)
+    assert made.dataset.compression == compression
+    assert made.dataset.counts_vary
+    assert made.dataset.size == sum(map(len, contents))
+    _check_epochs(loader, made, tmp_path / "data", contents)
+
+
+def _bomb(size: int) -> bytes:
+    """Return the bytes of a gzip file with one record of `size` zeros."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+    parts = [deflate.compress(head(size))]
+    parts += [deflate.compress(bytes(1 << 20)) for _ in range(size >> 20)]
+    return b"".join([*parts, deflate.flush()])
+
+
+_PLAIN = b"".join(head(n) + bytes(n) + bytes(4) for n in (35615, 7))  # begins like a gzip file: 35615 is 0x8b1f
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (gzip.compress(_PLAIN)[:-9], "is truncated or corrupted: the file ends at byte 87, before the end of its comp"),
+        (gzip.compress(_PLAIN)[:-1] + b"!", r"between byte 0 and byte \d+: incorrect length check .*GZIP"),
+        (zlib.compress(_PLAIN)[:-1] + b"!", r"between byte 0 and byte \d+: incorrect data check .*ZLIB"),
+        (gzip.compress(_PLAIN) + b"!!", r"between byte \d+ and byte \d+: incorrect header check"),
+        (zlib.compress(_PLAIN) + b"!!", r"bytes follow at byte \d+, where its zlib stream ends"),
+        (gzip.compress(_PLAIN[:-3]), "is truncated: its last record begins at byte 35631 of the decompressed records"),
+        (gzip.compress(_PLAIN[:35640]), "decompressed, is corrupted: there is no record at byte 35631"),
+        (gzip.compress(b"no data at all, " * 9), "decompressed, is not a TFRecord file"),
+        (gzip.compress(head(2**62) + b"abc"), "is truncated: its last record begins at byte 0"),
+        (gzip.compress(head(0) + bytes(4)), "the record at byte 0 is empty"),
+        (_bomb(200 << 20), r"is a decompression bomb: its first \d+ bytes hold more than \d+ bytes of records"),
+        (gzip.compress(_PLAIN), "has the compression gzip, but b.tfrecord has none"),
+    ],
+    ids=range(12),
+)
+def test_bad_compressed_files_are_named(tmp_path: Path, content: bytes, words: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "c.tfrecord").write_bytes(content)
+    (data / "b.tfrecord").write_bytes(_PLAIN)
+    tracemalloc.start()
+    with pytest.raises(ConfigError, match=f"{re.escape(str(data))}/c.tfrecord.*{words}"):
+        existing.scanned(data, tmp_path, existing.unscanned("tfrecord", "*"))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 << 20
 
 
 @pytest.mark.parametrize("turn", [2, 3, 20])
@@ -514,8 +581,8 @@ def _pipe(path: Path) -> None:
     ("kind", "glob", "spoil", "words"),
     [
         ("tfrecord", "part-*", _text, "part-00.tfrecord is not a TFRecord file"),
-        ("tfrecord", "part-*", _gzipped, "part-00.tfrecord is compressed .compression_type GZIP"),
-        ("tfrecord", "part-*", _deflated, "part-00.tfrecord is compressed .compression_type ZLIB"),
+        ("tfrecord", "part-*", _gzipped, "part-01.tfrecord has the compression none, but part-00.tfrecord has gzip"),
+        ("tfrecord", "part-*", _deflated, "part-01.tfrecord has the compression none, but part-00.tfrecord has zlib"),
         ("tfrecord", "part-*", _truncated, "part-00.tfrecord is truncated"),
         ("tfrecord", "part-*", _missing, "part-00.tfrecord is missing"),
         ("tfrecord", "part-*", _pipe, "part-00.tfrecord is not a regular file"),
@@ -560,7 +627,7 @@ def _hostile(shape: str) -> Any:
         (False, _empty, "0.npy is not an npy file"),
         (True, _hostile("(9223372036854775807, 2)"), "0.npy is truncated: its array ends at byte"),
         (False, _hostile("(99999999999999, 99999999999999)"), "0.npy is truncated: its array ends at byte"),
-        (False, _hostile("(-3, 4)"), "needs a first axis"),
+        (False, _hostile("(-3, 4)"), r"or is corrupted: the shape \(-3, 4\) is not valid"),
         (True, _hostile("(0, 12)"), "the files hold no samples"),
         (False, _hostile("(3, 0)"), "needs a first axis"),
         (False, _hostile("__import__"), "0.npy is not an npy file that can be read, or is corrupted: "),
@@ -712,19 +779,25 @@ def test_a_scanned_workload_can_be_written_and_read_again(tmp_path: Path) -> Non
     assert serialization.decode(serialization.encode(made), Workload, "test") == made
 
 
+_DAMAGED = ("tfrecord", "tfrecord gzip", "npz", "npy", "hdf5", "raw", "parquet", "tar")
+
+
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Return the contents of a file of each format."""
     folder = tmp_path_factory.mktemp("intact")
     existing.records(folder / "tfrecord", existing.payloads((4,)))
+    existing.records(folder / "tfrecord gzip", existing.payloads((4,)), gzip.compress)
     existing.arrays(folder / "npz", "npz", (4,))
     existing.arrays(folder / "hdf5", "hdf5", (4,), chunks=(2, 6, 25), compression="gzip")
     existing.images(folder / "raw", 1)
+    existing.tables(folder / "parquet", (2,), 4)
     existing.typed(folder / "npy", "npy", np.dtype("f4"))
-    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in ("tfrecord", "npz", "npy", "hdf5", "raw")}
+    existing.shards(folder / "tar", (4,))
+    return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in _DAMAGED}
 
 
-@pytest.mark.parametrize("kind", ["tfrecord", "npz", "npy", "hdf5", "raw"])
+@pytest.mark.parametrize("kind", _DAMAGED)
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changes=st.lists(st.tuples(st.integers(0, 1 << 14), st.binary(min_size=1, max_size=8)), max_size=4),
@@ -741,7 +814,7 @@ def test_a_damaged_file_is_scanned_or_refused(
     path = tmp_path / "damaged.jpg"
     path.write_bytes(content)
     names = {"npz": "images", "hdf5": "train/images"}
-    made = existing.unscanned(kind, "*", {"array": names.get(kind)})
+    made = existing.unscanned(kind.split(maxsplit=1)[0], "*", {"array": names.get(kind)})
     with suppress(ConfigError):
         file = file_scans.scan(str(path), len(content), made.dataset)
         assert (file.samples.sizes > 0).all()

@@ -23,6 +23,7 @@ from dlio_hpc.programs.files import auxiliary_files, file_roles
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.reports import workload_yaml
 from tests.conftest import Run, runner
+from tests.support import characters
 from tests.support.places import LOGS
 from tests.support.standins import darshanlog, libdarshan
 from tests.support.standins.darshanlog import Traced
@@ -716,3 +717,12 @@ def test_a_workload_that_does_otherwise_fails_its_check(run: Run) -> None:
     done = run("dlio-hpc", "characterize", log, "--check", "-S", "reader.mode=posix", "-S", "reader.transfer_size=4KiB")
     assert done.code == 1, done.err
     assert done.out.startswith("Bad: pattern similarity 0.")
+
+
+def test_shards_are_recognised_by_their_names() -> None:
+    """The program was not written for this note. Datasets of other files have none."""
+    cases = {case.name: case for case in characters.cases()}
+    (note,) = [note for note in characters.character(cases["tar_patches"]).notes if ".tar" in note]
+    assert note.startswith("10 of 10 files of the dataset end in .tar and are read in requests of 10,240 bytes")
+    assert "dataset.format=tar, reader.mode=framework and --existing" in note
+    assert not [note for note in characters.character(cases["bird_calls"]).notes if ".tar" in note]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import generating, own_cost, ranks, reading, requests, steps, tables
+from tests.bench import generating, own_cost, ranks, reading, requests, row_groups, steps, tables
 from tests.bench.table import heading
 from tests.support import written
 
@@ -68,9 +68,10 @@ def _counted(patch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 @pytest.mark.framework
 def test_reading_and_generating_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reading.bench(tmp_path, rounds=1, shrink=16)
+    row_groups.bench(tmp_path, rounds=1, shrink=4)
     generating.bench(tmp_path, rounds=1)
     lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if line.startswith("| read ")]) == len(reading.CASES)
+    assert len([line for line in lines if line.startswith("| read ")]) == len(reading.CASES) + 2
     assert len([line for line in lines if line.startswith("| generate ")]) == len(generating._DATASETS)
 
 

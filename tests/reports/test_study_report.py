@@ -677,6 +677,9 @@ COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
             ['DataLoader(dataset, batch_size=4, num_workers=4, prefetch_factor=2, multiprocessing_context="fork")'],
         ),
         ("demo", ["dataset.compression=none,gzip"], (), ["numpy.savez_compressed(...)"]),
+        ("demo", ["dataset.compression=none,zlib"], ("dataset.format=tfrecord",),
+            ['tf.io.TFRecordWriter(name, tf.io.TFRecordOptions(compression_type="ZLIB", compression_level=4))',
+             "dataset.compression_ratio or random_bits sets how compressible"]),
         ("demo", ["compute.mode=sleep,spin"], (), ["compute.mode: spin"]),
     ],
 )  # fmt: skip

@@ -2,6 +2,8 @@
 
 import io
 import struct
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +42,43 @@ def payloads(counts: tuple[int, ...] = COUNTS, sizes: tuple[int, int] = (1, 3000
     return [[rng.bytes(int(rng.integers(*sizes, endpoint=True))) for _ in range(count)] for count in counts]
 
 
-def records(folder: Path, files: list[list[bytes]]) -> list[bytes]:
-    """Write TFRecord files. Return all records."""
+def records(folder: Path, files: list[list[bytes]], pack: Callable[[bytes], bytes] = bytes) -> list[bytes]:
+    """Write TFRecord files. Return all records. pack: function that compresses the contents of a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, payload in enumerate(files):
         content = b"".join(head(len(one)) + one + struct.pack("<I", masked_crc(one)) for one in payload)
-        (folder / f"part-{number:02}.tfrecord").write_bytes(content)
+        (folder / f"part-{number:02}.tfrecord").write_bytes(pack(content))
     return [record for file in files for record in file]
+
+
+def shards(folder: Path, counts: tuple[int, ...] = COUNTS, form: int = tarfile.PAX_FORMAT) -> list[bytes]:
+    """Write tar files whose samples have one to three files of different sizes, with a folder and a file without an
+    extension between them. Return the bytes of all samples. form: one of the formats of tarfile.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(5)
+    contents = []
+    for number, count in enumerate(counts):
+        with tarfile.open(folder / f"{number:05}.tar", "w", format=form) as archive:
+            for name in ("train", "train/README", *(f"train/{number:05}{within:04}" for within in range(count))):
+                entry = tarfile.TarInfo(name)
+                entry.type = tarfile.DIRTYPE if name == "train" else tarfile.REGTYPE
+                if name.startswith("train/0"):
+                    contents.append(_sample(archive, entry, rng))
+                else:
+                    archive.addfile(entry)
+    return contents
+
+
+def _sample(archive: tarfile.TarFile, entry: tarfile.TarInfo, rng: np.random.Generator) -> bytes:
+    """Add a sample of one to three files to an archive. Return its bytes."""
+    parts: list[bytes] = []
+    base = entry.name
+    for extension in ("jpg", "json", "seg.png")[: rng.integers(1, 4)]:
+        parts.append(rng.bytes(int(rng.integers(not parts, 3000))))
+        entry.name, entry.size = f"{base}.{extension}", len(parts[-1])
+        archive.addfile(entry, io.BytesIO(parts[-1]))
+    return b"".join(parts)
 
 
 def arrays(folder: Path, kind: str, counts: tuple[int, ...] = (5, 9, 3, 12), **keys: Any) -> list[bytes]:
@@ -119,3 +151,30 @@ def forget() -> None:
     """Forget the indices that this process holds, as a new process does."""
     sample_index._unwritten.clear()
     sample_index.opened.cache_clear()
+
+
+def tables(folder: Path, groups: tuple[int, ...] = (2, 3, 1, 4), rows: int = 40) -> None:
+    """Write Parquet files with dictionaries, nested columns, nulls and compression, as applications have them. groups:
+    number of row groups of each file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(5)
+    for number, count in enumerate(groups):
+        of_file = range(number * 1000, number * 1000 + count * rows)
+        table = pa.table(
+            {
+                "id": pa.array(of_file),
+                "name": pa.array([f"name {row % 7}" for row in of_file]),
+                "image": pa.array([rng.bytes(int(rng.integers(500, 900))) for _ in of_file]),
+                "box": pa.array([{"label": row % 3, "corners": [float(row), 1.5]} for row in of_file]),
+                "tokens": pa.array([None if row % 11 == 0 else [row] * (row % 5) for row in of_file]),
+                "größe": pa.array([float(row) for row in of_file]),
+            }
+        )
+        codec = {"image": "snappy", "id": "zstd"}
+        names = ["id", "name", "image", "box.label", "box.corners.list.element", "tokens.list.element", "größe"]
+        compression = {name: codec.get(name, "none") for name in names}
+        pq.write_table(table, folder / f"{number:08}.parquet", row_group_size=rows, compression=compression)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.formats import csv, npy, npz, null, raw, tfrecord
+from dlio_hpc.core.formats import csv, npy, npz, null, raw, tar, tfrecord
 from dlio_hpc.core.formats.existing import ExistingReader
 from dlio_hpc.core.formats.format import Format, Paths, SampleReader
 from dlio_hpc.core.formats.hdf5 import hdf5_format
@@ -24,6 +24,7 @@ FORMATS: dict[str, Format] = {
     "raw": Format(raw.write, raw.reader, raw.fault, contents=raw.contents, sizes=raw.sizes),
     "csv": Format(csv.write, csv.reader, csv.fault, csv.expected),
     "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),
+    "tar": Format(tar.write, tar.reader, tar.fault, sizes=tar.sizes),
     "null": Format(null.write, null.reader, null.fault),
 }
 

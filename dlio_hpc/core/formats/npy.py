@@ -123,8 +123,10 @@ def _load(is_sample: bool, path: str, tally: Tally) -> list[Array]:
 
 
 def _of_samples(array: Array, is_sample: bool) -> Array:
-    """Return an array whose first axis counts samples. is_sample: whether the array is one sample."""
-    return array.reshape(1, *(array.shape or (1,))) if is_sample else array
+    """Return an array whose first axis counts samples. is_sample: whether the array is one sample; its values stay in
+    the order of the file, which may be Fortran's.
+    """
+    return array.ravel(order="K").reshape(1, *(array.shape or (1,))) if is_sample else array
 
 
 class _MappedReader(WholeFileReader):

@@ -5,6 +5,8 @@ Mode `posix` reads samples at their offsets, or whole records if `reader.verify`
 TFRecordDataset: from the start of the file, in requests of exactly `transfer_size` bytes, and verifies checksums. In
 two cases it reads records at their offsets instead, in the same way as programs with an index: if samples are shuffled
 across all files, or if PyTorch's workers read. PyTorch's workers request whole batches.
+
+Compressed files are written and read by packed_records.
 """
 
 import struct
@@ -23,7 +25,9 @@ from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.dataset_faults import damaged
 from dlio_hpc.core.files import ReadRequests, write_file
+from dlio_hpc.core.formats import packed_records
 from dlio_hpc.core.formats.format import Paths, SampleReader
+from dlio_hpc.core.formats.packed_records import PackedRecords
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.stream import Streams
 from dlio_hpc.core.io_counters import Tally
@@ -40,7 +44,9 @@ _BUFFER = 1 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    write_file(descriptor, written_early(descriptor, _pieces(dataset, number)))
+    pieces = _pieces(dataset, number)
+    contents = packed_records.packed(dataset, pieces) if dataset.is_packed else pieces
+    write_file(descriptor, written_early(descriptor, contents))
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
@@ -62,6 +68,8 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
+    if dataset.is_packed:
+        return packed_records.fault(path, dataset, number, _pieces(dataset, number), quick)
     places = SampleLayout(dataset)
     size = places.file_size(number) + dataset.samples_per_file * FRAME
     return file_comparison.of_file(
@@ -84,6 +92,8 @@ def masked_crc(data: bytes | Rows) -> int:
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
+    if workload.dataset.is_packed:
+        return PackedRecords(workload, paths, verify if workload.reader.verifies else None)
     if by_streams(workload.dataset, workload.reader):
         return Stream(workload, paths)
     return PosixTFRecord(workload, paths, comm)

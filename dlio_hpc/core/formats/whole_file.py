@@ -92,8 +92,9 @@ def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
 
 
 class CountedFile(io.FileIO):
-    """File that counts every request to the operating system. fault: error of the last request that failed, or None.
-    The error is kept because zipfile reports it as a corrupted file.
+    """File that counts every request to the operating system. tally: counters, which may be replaced by those of the
+    next batch. fault: error of the last request that failed, or None. The error is kept because zipfile reports it as a
+    corrupted file.
     """
 
     fault: OSError | None = None
@@ -103,7 +104,7 @@ class CountedFile(io.FileIO):
         with darshan_fd_gate.opening():
             super().__init__(path)
         tally.open(started)
-        self._tally = tally
+        self.tally = tally
 
     def close(self) -> None:
         if self.closed:
@@ -111,7 +112,7 @@ class CountedFile(io.FileIO):
         started = now()
         with darshan_fd_gate.closing():
             super().close()
-        self._tally.close(started)
+        self.tally.close(started)
 
     def readall(self) -> bytes:
         started = now()
@@ -120,8 +121,8 @@ class CountedFile(io.FileIO):
         except OSError as fault:
             self.fault = fault
             raise
-        self._tally.add(started, len(data))
-        self._tally.add(now(), 0)  # the request that found the end
+        self.tally.add(started, len(data))
+        self.tally.add(now(), 0)  # the request that found the end
         return data
 
     def readinto(self, buffer: Any) -> int:
@@ -131,5 +132,5 @@ class CountedFile(io.FileIO):
         except OSError as fault:
             self.fault = fault
             raise
-        self._tally.add(started, count)
+        self.tally.add(started, count)
         return count

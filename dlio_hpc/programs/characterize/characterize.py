@@ -118,7 +118,22 @@ def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:
     if buffered > _LITTLE * read:
         rest = "; values derived from requests describe only the traced reads" if made.traced else ""
         notes.append(f"{share} of the dataset were read through STDIO, which is not traced{rest}")
-    return [*notes, *_of_own_files(made)]
+    return [*notes, *_of_shards(made), *_of_own_files(made)]
+
+
+def _of_shards(made: Derived) -> list[str]:
+    """Return a note if the dataset is tar files, whose members a log does not show."""
+    data = file_roles.of(made.roles, "dataset")
+    shards = [file for file in data if file.path.endswith(".tar") and file.bytes_read]
+    if not made.keys or len(shards) <= len(data) / 2:
+        return []
+    request = sum(file.bytes_read for file in shards) // sum(file.reads for file in shards)
+    return [
+        f"{len(shards):,} of {counted(len(data), 'file')} of the dataset end in .tar and are read in requests of "
+        f"{request:,} bytes on average (tarfile reads 10,240): they look like shards of webdataset. A log does not "
+        "show their members, so the workload reads them as raw files; with the files at hand, dataset.format=tar, "
+        "reader.mode=framework and --existing read them member by member"
+    ]
 
 
 def _of_own_files(made: Derived) -> list[str]:

@@ -31,14 +31,18 @@ _SIDES = (
 )
 _CHECKPOINT = ("checkpoint={files: [200000, 3000], transfer_size: 64 KiB, read_back: true}",)
 
+_PACKED = ("dataset.format=tfrecord", "dataset.random_bits=4", "reader.shuffle.samples=false")
+
 DATASETS: dict[str, tuple[str, ...]] = {
     "npz": (),
     "npz gzip": ("dataset.compression=gzip", "dataset.random_bits=4"),
     "tfrecord": ("dataset.format=tfrecord",),
+    "tfrecord gzip": (*_PACKED, "dataset.compression=gzip"),
     "hdf5": ("dataset.format=hdf5",),
     "hdf5 chunked": ("dataset.format=hdf5", "dataset.chunk=[1, 10, 100]"),
     "hdf5 gzip": ("dataset.format=hdf5", "dataset.compression=gzip", "dataset.random_bits=4"),
     "npy": ("dataset.format=npy",),
+    "tar": ("dataset.format=tar", "reader.shuffle.samples=false"),
     "raw": ("dataset.format=raw",),
     "csv": ("dataset.format=csv",),
 }

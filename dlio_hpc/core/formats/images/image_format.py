@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config import image_keys
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.image_keys import PNG_HEAD, ImageShape
@@ -36,6 +36,9 @@ from dlio_hpc.dataset.sample_layout import Place, SampleLayout
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
+# Errors of Pillow for a file that is no image, or that is damaged.
+_DAMAGE = (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError, AttributeError, OverflowError,
+           NotImplementedError, RuntimeError, struct.error, zlib.error)  # fmt: skip
 # Bytes that tf.io.read_file asks for at a time (strace, TensorFlow 2.21).
 _TENSORFLOW = 1 << 20
 # Largest number of pixels of an image that is decoded. Pillow has the same limit.
@@ -126,7 +129,7 @@ def _read_and_decode(path: str, tally: Tally) -> list[Array]:
     started = now()
     try:
         if data[:1] in (b"\xff", b"\x89"):
-            _check_pixels(pixel_size(lambda at, count: data[at : at + count]))
+            _check_pixels(path, pixel_size(lambda at, count: data[at : at + count]))
         tf.io.decode_image(data, expand_animations=False)
     except tf.errors.InvalidArgumentError as reason:
         raise damaged(path, reason.message.partition(" [Op:")[0].partition("}} ")[2]) from reason
@@ -158,12 +161,15 @@ class _Pillow:
             started, first = now(), len(tally.starts)
             try:
                 image = self._pillow.open(stream)
-                _check_pixels(PixelSize(*image.size))
+                _check_pixels(path, PixelSize(*image.size))
                 image.load()
-            except (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error) as reason:
+            except _DAMAGE as reason:
                 if file.fault is not None:
                     raise file.fault from reason
-                raise damaged(path, f"{reason} (at byte {file.end} or before)") from reason
+                text = str(reason).partition(" <")[0] or type(reason).__name__
+                raise damaged(path, f"{text} (at byte {file.end} or before)") from reason
+            except MemoryError as reason:
+                raise InvalidRun(f"{path}: no memory to decode this image; set reader.mode=posix") from reason
             if file.end < len(file.copy):
                 stream.read()
             waited = sum(end - start for start, end in zip(tally.starts[first:], tally.ends[first:], strict=True))
@@ -172,12 +178,12 @@ class _Pillow:
             return [file.copy]
 
 
-def _check_pixels(size: PixelSize) -> None:
-    """Raise ValueError if an image has so many pixels that decoding it may need more memory than a node has."""
+def _check_pixels(path: str, size: PixelSize) -> None:
+    """Raise InvalidRun if an image has so many pixels that decoding it may need more memory than a node has."""
     if size.width * size.height > _MOST_PIXELS:
-        raise ValueError(
-            f"an image of {size.width} x {size.height} pixels is not decoded; the limit is {_MOST_PIXELS:,} pixels; "
-            "set reader.mode=posix, which does not decode images"
+        raise InvalidRun(
+            f"{path}: an image of {size.width} x {size.height} pixels is not decoded; the limit is "
+            f"{_MOST_PIXELS:,} pixels; set reader.mode=posix, which does not decode images"
         )
 
 

@@ -35,7 +35,7 @@ _FILLER = b"dlIo"
 # bits of the block's header, their codes have seven bytes, so that later codes of eight bits begin with a byte.
 _FIRST_VALUES = bytes((0, 144, 144, 144, 144, 144))
 _FIRST_CODES = 0b011 | 0x0C << 3 | sum(0b000010011 << 11 + 9 * at for at in range(5))
-_FIRST = _FIRST_CODES.to_bytes(7, "little")
+_HEAD = _ZLIB + _FIRST_CODES.to_bytes(7, "little")
 # Code of the literal 0, which as the first value of a row selects no filter.
 _ZERO = 0x0C
 # Code of a repetition: length 258 (symbol 285), distance 1. The bits of the code of the end are zero.
@@ -64,42 +64,74 @@ def encode(row: Rows, image: ImageShape, position: int) -> None:
     content.fill(filler, position)
     colour = 2 if image.channels > 1 else 0
     header = image.width.to_bytes(4, "big") + image.height.to_bytes(4, "big") + bytes((8, colour, 0, 0, 0))
-    data = _compressed(image, parts, position + parts.filler)
-    end = 0
     row.data[: len(_SIGNATURE)] = _SIGNATURE
     end = _chunk(row, len(_SIGNATURE), b"IHDR", header)
     end = _chunk(row, end, _FILLER, filler.data)
-    for begin in range(0, len(data), PNG_DATA):
-        end = _chunk(row, end, b"IDAT", data[begin : begin + PNG_DATA].data)
+    picture = _Picture(parts, png_stride(image), position + parts.filler)
+    for begin in range(0, parts.data, PNG_DATA):
+        size = min(PNG_DATA, parts.data - begin)
+        picture.compress(row[end + 8 : end + 8 + size], begin)
+        end = _framed(row, end, b"IDAT", size)
     _chunk(row, end, b"IEND", b"")
 
 
 def _chunk(row: Rows, begin: int, name: bytes, data: bytes | memoryview) -> int:
     """Write a chunk to `row`. Return the offset after it."""
-    end = begin + 8 + len(data)
-    row.data[begin : begin + 8] = len(data).to_bytes(4, "big") + name
-    row.data[begin + 8 : end] = data
+    row.data[begin + 8 : begin + 8 + len(data)] = data
+    return _framed(row, begin, name, len(data))
+
+
+def _framed(row: Rows, begin: int, name: bytes, size: int) -> int:
+    """Write the length, the name and the checksum of a chunk, whose data are in `row` already. Return the offset after
+    it.
+    """
+    end = begin + 8 + size
+    row.data[begin : begin + 8] = size.to_bytes(4, "big") + name
     row.data[end : end + 4] = zlib.crc32(row.data[begin + 4 : end]).to_bytes(4, "big")
     return end + 4
 
 
-def _compressed(image: ImageShape, parts: PngParts, position: int) -> Rows:
-    """Return the compressed data of the picture."""
-    data = np.empty(parts.data, np.uint8)
-    begin = len(_ZLIB) + len(_FIRST)
-    end = begin + parts.literals - len(_FIRST_VALUES)
-    data.data[:begin] = _ZLIB + _FIRST
-    codes = data[begin:end]
-    content.fill(codes, position)
-    _make_codes(codes)
-    stride = png_stride(image)
-    codes[stride - len(_FIRST_VALUES) :: stride] = _ZERO
-    whole, rest = divmod(parts.repetitions, 8)
-    bits = sum(_REPETITION << PNG_REPETITION_BITS * at for at in range(rest))
-    tail = bits.to_bytes(-(-(PNG_REPETITION_BITS * rest + PNG_END_BITS) // 8), "little")
-    data.data[end:-4] = bytes((_ZERO,)) + _EIGHT_REPETITIONS * whole + tail
-    data.data[-4:] = _checksum(codes, 1 + PNG_REPEATED * parts.repetitions)
-    return data
+class _Picture:
+    """Compressed data of a picture, which are computed from the beginning in pieces that fit into the cache of a core.
+
+    parts: parts of the file. stride: number of values of a row. position: offset in the content stream.
+    """
+
+    def __init__(self, parts: PngParts, stride: int, position: int) -> None:
+        self._parts = parts
+        self._stride = stride
+        self._position = position
+        self._codes_end = len(_HEAD) + parts.literals - len(_FIRST_VALUES)
+        self._checksum = zlib.adler32(_FIRST_VALUES)
+
+    def compress(self, piece: Rows, begin: int) -> None:
+        """Fill `piece` with the compressed data from offset `begin` on. All earlier data are computed already."""
+        codes = piece[max(0, len(_HEAD) - begin) : max(0, self._codes_end - begin)]
+        if not begin:
+            piece.data[: len(_HEAD)] = _HEAD
+        if len(codes):
+            self._fill(codes, max(0, begin - len(_HEAD)))
+        if begin + len(piece) > self._codes_end:
+            first = max(0, begin - self._codes_end)
+            rest = len(piece) - max(0, self._codes_end - begin)
+            piece.data[-rest:] = self._tail()[first : first + rest]
+
+    def _fill(self, codes: Rows, first: int) -> None:
+        """Fill `codes` with the codes of literals. first: number of the first of them, after those of eight bits."""
+        content.fill(codes, self._position + first)
+        _make_codes(codes)
+        codes[(-len(_FIRST_VALUES) - first) % self._stride :: self._stride] = _ZERO
+        self._checksum = zlib.adler32(codes.tobytes().translate(_LITERALS), self._checksum)
+
+    def _tail(self) -> bytes:
+        """Return the data after the literals: a zero, its repetitions, and the checksum of the picture (RFC 1950)."""
+        whole, rest = divmod(self._parts.repetitions, 8)
+        bits = sum(_REPETITION << PNG_REPETITION_BITS * at for at in range(rest))
+        end = bits.to_bytes(-(-(PNG_REPETITION_BITS * rest + PNG_END_BITS) // 8), "little")
+        low, high = self._checksum & 0xFFFF, self._checksum >> 16
+        zeros = 1 + PNG_REPEATED * self._parts.repetitions
+        checksum = (high + zeros * low) % _ADLER << 16 | low
+        return bytes((_ZERO,)) + _EIGHT_REPETITIONS * whole + end + checksum.to_bytes(4, "big")
 
 
 def _make_codes(codes: Rows) -> None:
@@ -111,12 +143,3 @@ def _make_codes(codes: Rows) -> None:
     second ^= 1
     second &= 1
     codes ^= second
-
-
-def _checksum(codes: Rows, zeros: int) -> bytes:
-    """Return Adler-32 of the picture (RFC 1950). codes: codes of its literals after the first. zeros: number of zeros
-    after them.
-    """
-    value = zlib.adler32(codes.tobytes().translate(_LITERALS), zlib.adler32(_FIRST_VALUES))
-    low, high = value & 0xFFFF, value >> 16
-    return ((high + zeros * low) % _ADLER << 16 | low).to_bytes(4, "big")

@@ -1,6 +1,7 @@
 """The `framework` mode for Parquet: read row groups with pyarrow."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -47,33 +48,21 @@ class _Column(NamedTuple):
     width: int
 
 
-class RowGroups:
-    """Reader that uses pyarrow.parquet.ParquetFile. Each thread keeps the columns of the row group that it read last.
-    Successive samples of the same row group therefore need one call.
+class OpenedFiles:
+    """Files that pyarrow.parquet.ParquetFile has opened, and their row groups.
 
     Threads of pyarrow make the requests. The number of requests and their bytes are taken from the kernel's I/O
     counters of the calling thread and of all threads that Python did not start.
+
+    check: function that raises InvalidRun if a file is not as expected. Its arguments are the number of the file, its
+    path, and the ParquetFile.
     """
 
-    def __init__(self, workload: Workload, paths: Paths) -> None:
-        dataset = workload.dataset
+    def __init__(self, paths: Paths, names: list[str] | None, check: Callable[[int, str, Any], None]) -> None:
         self._paths = paths
-        self._layout = layout.of(dataset)
-        chunks = self._layout.group(0).chunks
-        self._columns = [
-            _Column(
-                dataset.column_names[at],
-                chunks[at].first,
-                np.dtype(dataset.all_columns[at].dtype),
-                dataset.all_columns[at].size,
-                chunks[at].width,
-            )
-            for at in columns_read(dataset, workload.reader)
-        ]
-        self._names = None if workload.reader.columns is None else [column.name for column in self._columns]
-        self._expected = (dataset.samples_per_file, self._layout.groups, dataset.column_names)
+        self._names = names
+        self._check = check
         self._files = HandleCache(self._opened, by_library=True)
-        self._last = threading.local()
         self._requests = _Requests()
 
     def _opened(self, number: int, tally: Tally) -> _OpenParquet:
@@ -89,12 +78,67 @@ class RowGroups:
             raise damaged(path, _line(fault)) from fault
         except OSError as fault:
             raise _unusable(path, fault) from fault
+        try:
+            self._check(number, path, file)
+        except BaseException:
+            file.close()
+            raise
+        return _OpenParquet(path, file, threading.Lock())
+
+    def row_group(self, number: int, group: int, tally: Tally, payload: int, columns: int) -> tuple[str, Any]:
+        """Return the path of file `number`, and the chosen columns of a row group as a table. payload, columns: bytes
+        and columns that are counted if the kernel does not tell.
+        """
+        import pyarrow as pa
+
+        file = self._files.get(number, tally)
+        mine, started = self._requests.begin(), now()
+        try:
+            with file.lock:
+                table = file.file.read_row_group(group, columns=self._names)
+        except pa.ArrowException as fault:
+            raise damaged(file.path, f"row group {group}: {_line(fault)}") from fault
+        except OSError as fault:
+            raise _unusable(file.path, fault, f"row group {group}: ") from fault
+        tally.timed(started)
+        counted = self._requests.end(mine)
+        tally.bytes_read += payload if counted is None else counted.requested
+        tally.requests += columns if counted is None else counted.calls
+        return file.path, table
+
+    def close(self) -> None:
+        self._files.close()
+
+
+class RowGroups:
+    """Reader of generated files. Each thread keeps the columns of the row group that it read last. Successive samples
+    of the same row group therefore need one call.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        dataset = workload.dataset
+        self._layout = layout.of(dataset)
+        chunks = self._layout.group(0).chunks
+        self._columns = [
+            _Column(
+                dataset.column_names[at],
+                chunks[at].first,
+                np.dtype(dataset.all_columns[at].dtype),
+                dataset.all_columns[at].size,
+                chunks[at].width,
+            )
+            for at in columns_read(dataset, workload.reader)
+        ]
+        names = None if workload.reader.columns is None else [column.name for column in self._columns]
+        self._expected = (dataset.samples_per_file, self._layout.groups, dataset.column_names)
+        self._files = OpenedFiles(paths, names, self._check)
+        self._last = threading.local()
+
+    def _check(self, number: int, path: str, file: Any) -> None:
         metadata = file.metadata
         actual = (metadata.num_rows, metadata.num_row_groups, tuple(file.schema_arrow.names))
         if actual != self._expected:
-            file.close()
             raise unplanned(f"{path} holds {_described(*actual)}, expected {_described(*self._expected)}")
-        return _OpenParquet(path, file, threading.Lock())
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         files, withins = places.file.tolist(), places.within.tolist()
@@ -108,33 +152,16 @@ class RowGroups:
         """Return the columns of a row group, each of shape (samples, bytes of the column)."""
         if getattr(self._last, "key", None) != (file, number):
             self._last.key = self._last.columns = None  # frees the old row group before the next is read
-            self._last.columns = self._loaded(self._files.get(file, tally), number, tally)
+            self._last.columns = self._loaded(file, number, tally)
             self._last.key = file, number
         columns: list[Rows] = self._last.columns
         return columns
 
-    def _loaded(self, file: _OpenParquet, number: int, tally: Tally) -> list[Rows]:
-        import pyarrow as pa
-
-        mine, started = self._requests.begin(), now()
-        try:
-            with file.lock:
-                table = file.file.read_row_group(number, columns=self._names)
-        except pa.ArrowException as fault:
-            raise damaged(file.path, f"row group {number}: {_line(fault)}") from fault
-        except OSError as fault:
-            raise _unusable(file.path, fault) from fault
-        tally.timed(started)
-        counted = self._requests.end(mine)
-        if counted is None:
-            group = self._layout.group(number)
-            tally.bytes_read += sum(group.samples * column.width for column in self._columns)
-            tally.requests += len(self._columns)
-        else:
-            tally.bytes_read += counted.requested
-            tally.requests += counted.calls
+    def _loaded(self, file: int, number: int, tally: Tally) -> list[Rows]:
         samples = self._layout.group(number).samples
-        return [self._values(file.path, table.column(column.name), column, samples) for column in self._columns]
+        payload = sum(samples * column.width for column in self._columns)
+        path, table = self._files.row_group(file, number, tally, payload, len(self._columns))
+        return [self._values(path, table.column(column.name), column, samples) for column in self._columns]
 
     def _values(self, path: str, array: Any, column: _Column, samples: int) -> Rows:
         """Return the values of a column as bytes. array: the column as pyarrow delivers it. The values are taken from
@@ -196,10 +223,12 @@ class _Requests:
         return procfs.IO(requested, calls, 0, 0)
 
 
-def _unusable(path: str, fault: OSError) -> Exception:
-    """Return the error for a file that cannot be read. An OSError without a number is an error of Arrow itself."""
+def _unusable(path: str, fault: OSError, where: str = "") -> Exception:
+    """Return the error for a file that cannot be read. An OSError without a number is an error of Arrow itself. where:
+    text before this error.
+    """
     if fault.errno is None:
-        return damaged(path, _line(fault))
+        return damaged(path, where + _line(fault))
     return unopened(path, fault)
 
 

@@ -4,6 +4,8 @@ The bytes of a sample, divided among the columns in order, are the same as in a 
 Mode `framework` reads one row group at a time with pyarrow. A thread keeps the columns of a row group until the thread
 needs another row group. Mode `posix` reads the footer of a file, and then only the values that a batch needs. For
 samples that follow each other in a row group, it makes one request per column.
+
+Files that exist already are read by `existing`.
 """
 
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import write_file
 from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import Paths, SampleReader
-from dlio_hpc.core.formats.parquet import layout
+from dlio_hpc.core.formats.parquet import existing, layout
 from dlio_hpc.core.formats.parquet.layout import MAGIC, ColumnChunk, RowGroup
 from dlio_hpc.core.formats.parquet.library import RowGroups
 from dlio_hpc.core.formats.parquet.values import ValuesReader
@@ -92,8 +94,9 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
+    is_existing = workload.dataset.existing is not None
     if workload.reader.mode == "posix":
-        return ValuesReader(workload, paths)
+        return existing.ChunkReader(workload, paths) if is_existing else ValuesReader(workload, paths)
     try:
         import pyarrow.parquet  # noqa: F401 - imported here, so that its reads are not counted for a reader thread
     except ImportError as missing:
@@ -102,4 +105,4 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             "install pyarrow, or set reader.mode=posix"
         ) from missing
     darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps
-    return RowGroups(workload, paths)
+    return existing.TableReader(workload, paths) if is_existing else RowGroups(workload, paths)

@@ -1,6 +1,7 @@
 """Source of batches from TFRecord files that are read by TensorFlow itself."""
 
 import ctypes
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -46,6 +47,7 @@ class Records:
         self._paths = paths
         self._preprocessing = DatasetPreprocessing(tf, workload)
         self._places = SampleLayout(workload.dataset)
+        self._compression = workload.dataset.compression.upper() if workload.dataset.is_packed else ""
         self._opens = 0
         self._left = 0  # bytes of the files opened in this epoch that are not counted yet
         self._sizes: dict[int, int] = {}
@@ -178,21 +180,24 @@ class Records:
                 if shuffled:
                     row[:count] = places.within[places.file == number]
                 else:
-                    row[:] = places.offset[first] + places.within[first] * TFRECORD_FRAME, count
+                    row[:] = self._byte(places.sample[first]), count
             by_turn = np.argsort(where)
             yield [self._path(number) for number in files[by_turn].tolist()], rows[by_turn]
             begin = end
 
     def _byte(self, sample: int) -> int:
-        """Return the offset in the file at which the record of the sample begins."""
+        """Return the offset in the file at which the record of the sample begins. Return the index of the record if the
+        file is compressed.
+        """
         (place,) = self._places.of(np.array([sample], np.uint64))
-        return place.offset + place.within * TFRECORD_FRAME
+        return place.within if self._compression else place.offset + place.within * TFRECORD_FRAME
 
     def _path(self, number: int) -> str:
         with self._lock:
             if number not in self._sizes:
                 frames = self._places.count(number) * TFRECORD_FRAME
-                self._sizes[number] = self._places.file_size(number) + frames
+                whole = self._places.file_size(number) + frames
+                self._sizes[number] = _size(self._paths(number)) if self._compression else whole
             self._opens += 1
             self._left += self._sizes[number]
         return self._paths(number)
@@ -202,8 +207,10 @@ class Records:
 
     def _from_offset(self, path: Any, wanted: Any) -> Any:
         """Return the records of a file from a given byte offset on. TFRecordDataset's skip() would also read the
-        records before that offset.
+        records before that offset. It has to, if the file is compressed.
         """
+        if self._compression:
+            return self._records(path).skip(wanted[0]).take(wanted[1])
         tf = self._tf
         records = tf.raw_ops.TFRecordDatasetV2(
             filenames=path[tf.newaxis],
@@ -220,7 +227,7 @@ class Records:
         return whole.map(lambda all_records: self._tf.gather(all_records, wanted)).unbatch()
 
     def _records(self, paths: Any) -> Any:
-        return self._tf.data.TFRecordDataset(paths, buffer_size=self._workload.request_size)
+        return self._tf.data.TFRecordDataset(paths, self._compression, buffer_size=self._workload.request_size)
 
     def _prepared(self, record: Any) -> Any:
         """Return a record after its preprocessing, decoded to bytes if rows hold whole samples."""
@@ -278,6 +285,14 @@ class Records:
 
     def close(self) -> None:
         """Do nothing, because TensorFlow closes its files with the pipeline."""
+
+
+def _size(path: str) -> int:
+    """Return the size of a file in bytes; 0 if there is none, of which TensorFlow tells."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _keep_freed_memory() -> None:
