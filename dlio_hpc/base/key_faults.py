@@ -310,6 +310,20 @@ def _way(kind: Any, example: str) -> str:
     return "a list" + "".join(map(_lengths, metas)) + such
 
 
+def example_key(kind: Any, steps: Steps, value: object, hook: Callable[[type, object], Any]) -> str:
+    """Return KEY=VALUE for a key of the section at `steps`: the first key that accepts `value`, or the first key whose
+    docstring has an example. Return "" if there is no section or no such key.
+    """
+    struct = _struct_in(_type_at(kind, steps))
+    fields = [] if struct is None else msgspec.structs.fields(struct)
+    for field in fields:
+        with suppress(msgspec.ValidationError):
+            msgspec.convert(value, field.type, dec_hook=hook)
+            return f"{field.encode_name}={value if isinstance(value, str) else plainly(value)}"
+    examples = (f"{field.encode_name}={text}" for field in fields if (text := _example(struct, field.encode_name)))
+    return next(examples, "")
+
+
 def _takes_list(kind: Any) -> bool:
     """Return whether a type accepts a list."""
     return any(typing.get_origin(base) in (list, tuple) for base in _bases(kind))

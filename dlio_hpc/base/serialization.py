@@ -5,6 +5,7 @@ import functools
 import math
 import re
 import reprlib
+import shlex
 import stat
 import types
 import typing
@@ -18,7 +19,8 @@ import msgspec
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun, of_system
-from dlio_hpc.base.key_faults import KeyFault, Steps, explain
+from dlio_hpc.base.key_faults import KeyFault, Steps, example_key, explain
+from dlio_hpc.base.yaml_words import plainly
 
 T = TypeVar("T")
 
@@ -117,8 +119,19 @@ def convert_changed(
     except InvalidKey as fault:
         place = place_of(source, fault.fault.steps, overrides, section, origins)
         several = "" if fault.fault.takes_list else _several(fault.fault.steps, overrides)
+        several += _below_section(fault.fault.steps, data, kind, overrides, section)
         known = fault.fault._replace(reason=fault.fault.reason + several)
         raise InvalidKey(place, known) from fault
+
+
+def _below_section(steps: Steps, data: Any, kind: Any, overrides: Sequence[str], section: str) -> str:
+    """Return advice if an override gives a section one value in place of a mapping: an override of one of its keys."""
+    key = ".".join(map(str, steps))
+    value = value_at(data, key)
+    if value is None or isinstance(value, dict) or key not in [text.partition("=")[0].strip() for text in overrides]:
+        return ""
+    below = example_key(kind, steps, value, _decode_hook)
+    return f"; to set one of its keys: {shlex.join(['-S', f'{section}{key}.{below}'])}" if below else ""
 
 
 def _several(steps: Steps, overrides: Sequence[str]) -> str:
@@ -131,7 +144,7 @@ def _several(steps: Steps, overrides: Sequence[str]) -> str:
         if name.strip() == key and (match := re.fullmatch(r"([^,]+),\s*([a-z_]+\.[\w.]+=.*)", values)):
             return (
                 f"; each setting needs its own option: -S {key}={match[1].strip()} -S {match[2]}; in the environment "
-                "variable DLIO_HPC_SET, blanks separate them"
+                f"variable DLIO_HPC_SET, it needs its own line: DLIO_HPC_SET=$'{key}={match[1].strip()}\\n{match[2]}'"
             )
     return ""
 
@@ -286,9 +299,9 @@ def _check_size(text: str, source: str) -> None:
             raise ConfigError(f"{source}: more than {_MOST_VALUES:,} values, those that aliases repeat included")
 
 
-def override(data: Any, text: str) -> None:
-    """Apply the override `key.path=value` to the mapping `data`, which is modified. The value is read as YAML. Raise
-    ConfigError if that fails.
+def override(data: Any, text: str) -> str:
+    """Apply the override `key.path=value` to the mapping `data`, which is modified. The value is read as YAML. Return
+    the key. Raise ConfigError if that fails.
     """
     key, equals, value = text.partition("=")
     source = of_override(text)
@@ -297,6 +310,20 @@ def override(data: Any, text: str) -> None:
     # A pattern such as *.npz, which YAML takes for an alias.
     is_pattern = value.strip().startswith("*") and "\n" not in value
     put(data, key.strip(), value.strip() if is_pattern else parse_yaml(value, source), source)
+    return key.strip()
+
+
+def value_at(data: Any, key: str) -> Any:
+    """Return the value of `key`, which may be a path such as `reader.shuffle.files`; None if there is no such value."""
+    for step in key.split("."):
+        data = data.get(step) if isinstance(data, dict) else None
+    return data
+
+
+def single_key(origin: str, key: str, value: object) -> str:
+    """Return how a user sets a single key, for messages: by the option -S if that is the origin, or in a YAML file."""
+    text = plainly(value) if not isinstance(value, str) else value
+    return shlex.join(["-S", f"{key}={text}"]) if origin == "-S" else f"{key}: {text}"
 
 
 def of_override(text: str) -> str:

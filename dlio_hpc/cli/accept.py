@@ -7,7 +7,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import OUTPUT, Outputs, page_options, write_junit
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import RUNS, SETTINGS, argument, option
 
 if TYPE_CHECKING:
     from dlio_hpc.reports.page import Page
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
 @option("--criteria", metavar="NAME|FILE", help="Shipped criteria, or a YAML file. Default: the criteria of the suite.")
 @option(
-    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
+    "-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
 )
 @option("--junit", type=OUTPUT, metavar="FILE", help="Write the outcomes as JUnit XML, for CI systems.")
 @page_options

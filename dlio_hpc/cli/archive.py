@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from dlio_hpc.base.errors import InvalidRun
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import FOLDER, JSON, PATH, SETTINGS, CommandGroup, argument, option
@@ -92,14 +92,28 @@ def extract(archives: tuple[Path, ...], to: Path, as_json: bool) -> int:
     """Verify each ARCHIVE, then extract the folder of its job. Print the path of the folder."""
     from dlio_hpc.files.archive import extract as unpack
 
-    if archives[1:] and archives[-1].is_dir():
-        raise click.UsageError(f"{archives[-1]} is a folder; give the folder to extract into with --to {archives[-1]}")
+    _check(archives)
     extracted, code = console.for_each(archives, lambda path: ExtractedArchive(str(path), str(unpack(path, to))))
     if as_json:
         console.print_json(ArchiveExtractDocument(extracted))
     for made in () if as_json else extracted:
         console.show(made.directory)
     return code
+
+
+def _check(archives: tuple[Path, ...]) -> None:
+    """Raise ConfigError if one of the paths is no archive, before any archive is extracted. The last path may be meant
+    as the folder to extract into.
+    """
+    from dlio_hpc.files.archive import refuse_other
+
+    is_target = not archives[-1].name.endswith(ARCHIVE_SUFFIX) and not archives[-1].is_file()
+    if archives[1:] and is_target:
+        what = "is a folder" if archives[-1].is_dir() else "does not exist"
+        target = shlex.quote(str(archives[-1]))
+        raise ConfigError(f"{archives[-1]} {what}, and nothing is extracted; to extract into a folder: --to {target}")
+    for path in archives:
+        refuse_other(path)
 
 
 _FOLDER = argument("folder", type=FOLDER, metavar="DIR")

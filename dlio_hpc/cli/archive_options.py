@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from dlio_hpc.cli.verbs import PATH, option
+from dlio_hpc.cli.verbs import PATH, RUNS, option
 
 
 def archive_options(function: Any) -> Any:
     """Add the options --archive and --runs."""
     function = option(
-        "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
+        "-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True,
         help="Folder for the directories of jobs.",
     )(function)  # fmt: skip
     return option(

@@ -12,7 +12,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.outputs import OUTPUT, Outputs, refuse_inputs, written
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, argument, distinct, option, parsed
+from dlio_hpc.cli.verbs import JSON, PATH, RUNS, SETTINGS, argument, distinct, option, parsed
 
 if TYPE_CHECKING:
     from dlio_hpc.programs.characterize.characterize import Character
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     help="Set a key of the workload for --check, as in dlio-submit.",
 )
 @option(
-    "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder for the job of --check."
+    "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True, help="Folder for the job of --check."
 )
 @option("--html", type=OUTPUT, metavar="FILE", help="Write the values, their evidence and the check as an HTML file.")
 @JSON

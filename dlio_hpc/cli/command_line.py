@@ -202,7 +202,7 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
 
         improved = usage_faults.improved(fault)
         _record(improved.format_message())
-        improved.show()
+        usage_faults.show(program, improved)
         return _End(improved.exit_code, "UsageError", improved.format_message())
     except SystemExit as end:
         if _is_completing(program):

@@ -44,6 +44,14 @@ def value_count(option: click.Option | None) -> int:
     return 0 if option is None or option.is_flag or option.count else option.nargs
 
 
+def first_argument(command: click.Command, arguments: Sequence[str]) -> str | None:
+    """Return the first word on a command line that is no option and no value of one; None if there is none."""
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        place += 1 + value_count(find_option(command, arguments[place]))
+    return arguments[place] if place < len(arguments) else None
+
+
 def given_options(command: click.Command, arguments: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the options on a command line, each with all words that follow it. The values of an option are no options.
     For a command that starts another program, the words of that program are left out.

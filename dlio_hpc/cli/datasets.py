@@ -16,7 +16,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, name_hint, unreadable
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import JSON, PATH, SETTINGS, CommandGroup, argument, option
+from dlio_hpc.cli.verbs import JSON, PATH, RUNS, SETTINGS, CommandGroup, argument, option
 from dlio_hpc.config import site
 from dlio_hpc.dataset import dataset_folder, dataset_removal, folder_kinds
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
@@ -144,7 +144,7 @@ def _verified(folder: Path, quick: bool, from_start: bool) -> VerifiedDataset:
 @option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 @click.option("--force", is_flag=True, help="Also remove datasets that a job reads or will read.")
 @option(
-    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
+    "-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True,
     help="Folder of jobs, which may wait or run and need the datasets.",
 )  # fmt: skip
 @JSON

@@ -13,7 +13,7 @@ from dlio_hpc.batch import abandoned_files, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
-from dlio_hpc.cli.verbs import JSON, PAGER, PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import JSON, PAGER, RUNS, SETTINGS, argument, option
 from dlio_hpc.documents.jobs import (
     CancelDocument,
     CancelledJob,
@@ -31,7 +31,7 @@ from dlio_hpc.records import names, study_outcome
 def on_jobs(function: Any) -> Any:
     """Add the arguments JOB and the option --runs."""
     function = option(
-        "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
+        "-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True,
         help="Folder of the job directories.",
     )(function)  # fmt: skip
     return argument("jobs", nargs=-1, metavar="[JOB]...")(function)

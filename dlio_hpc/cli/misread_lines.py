@@ -2,6 +2,7 @@
 with one dash, and blanks in KEY=VALUE.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from itertools import pairwise
 import click
 
 from dlio_hpc.cli import command_words
+from dlio_hpc.cli.verb_groups import ELSEWHERE, VERBS
+from dlio_hpc.config import shipped
 
 # A long option with one dash. click takes -dry-run for -d ry-run.
 _ONE_DASH = re.compile(r"-[a-z][a-z-]+")
@@ -29,6 +32,7 @@ def refuse(program: str, command: click.Command, arguments: Sequence[str]) -> No
     _refuse_order(program, command, own, others)
     command, depth = command_words.called(command, own)
     context = command_words.context(command, " ".join([program, *own[:depth]]))
+    _refuse_verb(command, own[depth:], context)
     _refuse_file_of_flag(program, command, own, depth, context)
     for option, following in command_words.given_options(command, own[depth:]):
         known = command_words.find_option(command, option)
@@ -61,6 +65,20 @@ def _refuse_file_of_flag(
         if option is not None and option.is_flag and file.endswith(_PRINTED.get(flag, "\0")):
             line = shlex.join([program, *arguments[: place + 1], *arguments[place + 2 :]])
             raise click.UsageError(f"{flag} takes no file, and prints to stdout: {line} > {shlex.quote(file)}", context)
+
+
+def _refuse_verb(command: click.Command, arguments: Sequence[str], context: click.Context) -> None:
+    """Raise a usage error if the command submit is followed by a verb, as in dlio-submit run demo."""
+    word = command_words.first_argument(command, arguments) if command.name == "submit" else None
+    if word is None or os.path.isfile(word) or word in shipped.names(shipped.WORKLOADS):
+        return
+    if word == "submit" or "submit" in ELSEWHERE.get(word, ()):
+        raise click.UsageError(f"{context.command_path} needs no further verb: leave {word!r} out", context)
+    if word in VERBS:
+        raise click.UsageError(
+            f"{word!r} is no workload, and {context.command_path} only submits jobs; did you mean 'dlio-hpc {word}'?",
+            context,
+        )
 
 
 def _refuse_order(program: str, command: click.Command, arguments: Sequence[str], others: Sequence[str]) -> None:

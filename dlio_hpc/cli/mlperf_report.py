@@ -9,7 +9,7 @@ import click
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import FOLDER, JSON, PATH, SETTINGS, argument, option, parsed
+from dlio_hpc.cli.verbs import FOLDER, JSON, RUNS, SETTINGS, argument, option, parsed
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.documents.files import MlperfReportDocument
 from dlio_hpc.files.archive import SUFFIX
@@ -42,7 +42,7 @@ def _folder_name(text: str) -> str:
     help="Replace the folders that an earlier report wrote for the same workloads.",
 )
 @option(
-    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains JOB."
+    "-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains JOB."
 )
 @JSON
 def mlperf_report(

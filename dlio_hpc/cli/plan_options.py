@@ -9,7 +9,7 @@ import click
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import usage_faults
-from dlio_hpc.cli.verbs import FOLDER, argument, distinct, option, parsed
+from dlio_hpc.cli.verbs import FOLDER, RUNS, argument, distinct, option, parsed
 from dlio_hpc.plan import sweep
 from dlio_hpc.plan.options import Options
 
@@ -52,7 +52,7 @@ _OPTIONS = (
            help="Read these existing files, and generate nothing; GLOB is relative to --data: 'train/*.jpg'."),
     option("--ab", type=FOLDER, nargs=2, metavar="DIR_A DIR_B",
            help="Compare two file systems in one job, in the order ABBA, instead of --data."),
-    option("-o", "--runs", type=FOLDER, metavar="DIR", default="dlio-runs", show_default=True,
+    option("-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True,
            help="Folder for the directories of jobs."),
     option("--archive", type=FOLDER, metavar="DIR", help="Folder for archives. Default: RUNS/archive."),
     option("-S", "--set", "overrides", multiple=True, type=_Lines(), metavar="KEY=VALUE", callback=distinct,

@@ -11,7 +11,7 @@ import click
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
-from dlio_hpc.cli.verbs import PAGER, PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import PAGER, RUNS, SETTINGS, argument, option
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.results.metrics import MetricName
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.command(context_settings=SETTINGS)
 @argument("names", nargs=-1, required=True, metavar="STUDY|DIR|ARCHIVE...")
 @option(
-    "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
+    "-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True, help="Folder that contains STUDY."
 )
 @option(
     "--metric",

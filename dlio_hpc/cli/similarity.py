@@ -11,7 +11,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.outputs import Outputs, page_options
-from dlio_hpc.cli.verbs import PATH, SETTINGS, argument, option
+from dlio_hpc.cli.verbs import RUNS, SETTINGS, argument, option
 from dlio_hpc.records import names as jobs_by_name
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         "except programs and libraries."
     ),
 )
-@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
+@option("-o", "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
 @page_options
 def similarity(
     names: tuple[str, ...], matrix: bool, against: tuple[str, ...], run_name: str | None, only: str | None, runs: Path,

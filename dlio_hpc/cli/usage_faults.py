@@ -89,6 +89,10 @@ _ARGUMENTS = {
 PREFIX = "DLIO_HPC_"
 _NO_OPTIONS = ("DLIO_HPC_LOG_FILE", "DLIO_HPC_SITE_PATH", "DLIO_HPC_DLIO_CONFIGS")
 _INTERNAL = ("DLIO_HPC_RECORD", "DLIO_HPC_SURROUNDING_")
+# Commands that print the file of a name, with the kind of the files.
+_CATALOGUES = {"sites": (shipped.SITES, "site profile"), "workloads": (shipped.WORKLOADS, "workload")}
+# Options whose variable holds one value a line.
+_BY_LINES = {"DLIO_HPC_SET": "-S", "DLIO_HPC_SWEEP": "-P", "DLIO_HPC_JOB_OPTION": "-J"}
 # Maximum number of verbs that a message names.
 _MOST_VERBS = 4
 # Maximum number of options of a command that a message lists.
@@ -145,7 +149,22 @@ def _instead(fault: click.UsageError, context: click.Context) -> str | None:
     if "unexpected extra argument" not in message:
         return None
     extra = message.partition("(")[2].partition(")")[0].split()
-    return _of_extra(extra, takes) or _advice(verbs, "")
+    return _of_catalogue(extra, context) or _of_extra(extra, takes) or _advice(verbs, "")
+
+
+def _of_catalogue(extra: Sequence[str], context: click.Context) -> str | None:
+    """Return advice if the arguments of `sites` or `workloads` begin with a verb that these commands do not have, or
+    if they are several names; None for another command.
+    """
+    path = context.command_path.split()
+    group = next((word for word in path[-2:] if word in _CATALOGUES), None)
+    name = str(context.params.get("name") or context.command.name)
+    if group is None or (group != path[-1] and "name" in context.params):
+        return None
+    folder, kind = _CATALOGUES[group]
+    if name in shipped.names(folder):
+        return f"give one {kind}: dlio-hpc {group} {name}"
+    return f"no {kind} {name!r}; to print a {kind}: dlio-hpc {group} {extra[0]}"
 
 
 def _advice(verbs: Sequence[str], option: str) -> str | None:
@@ -230,6 +249,11 @@ def with_variable(message: str, arguments: list[str]) -> str:
     of the variable is appended.
     """
     for name, value in _variables().items():
+        for line in value.splitlines() if name in _BY_LINES else ():
+            option = f"{_BY_LINES[name]} {line}"
+            if message.startswith(option) and not any(line in argument for argument in arguments):
+                rest = re.sub(r"its own option: .*; in the environment variable \w+, it needs ", "", message)
+                return f"the environment variable {name}: {line}{rest.removeprefix(option)}"
         quoted = rf"(?<![\w./-]){re.escape(value)}(?![\w./-])"
         is_given = any(value in argument for argument in arguments)
         if len(value) > 1 and not is_given and name not in message and re.search(quoted, message):
@@ -251,6 +275,25 @@ def _variables() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
 
 
+def _known_variable(name: str, known: Collection[str]) -> str:
+    """Return a suggestion for an unknown environment variable: that of the option which other programs call so, or a
+    similar one; "" if there is none.
+    """
+    elsewhere = f"--{name.removeprefix(PREFIX).lower().replace('_', '-')}"
+    option = "--ppn" if elsewhere in _ALL_RANKS else _ELSEWHERE.get(elsewhere, "")
+    variable = PREFIX + option.removeprefix("--").replace("-", "_").upper()
+    return f"did you mean {variable!r}?" if variable in known else name_hint(name, known, similar=0.8).strip()
+
+
+def show(program: str, fault: click.ClickException) -> None:
+    """Print an error of click on stderr: the message first, and then how the command is used."""
+    lines = [f"{program}: {fault.format_message()}"]
+    context = fault.ctx if isinstance(fault, click.UsageError) else None
+    if context is not None:
+        lines += [context.get_usage(), f"Try '{context.command_path} {context.help_option_names[-1]}' for help."]
+    click.echo("\n".join(lines), err=True)
+
+
 def unknown_variables(context: click.Context, names: Sequence[str] | None = None) -> Iterator[str]:
     """Yield a note for each environment variable DLIO_HPC_NAME for which no command has an option NAME. names: names
     of variables; None for those that are set.
@@ -263,5 +306,5 @@ def unknown_variables(context: click.Context, names: Sequence[str] | None = None
     known = {*_NO_OPTIONS, *(str(param.envvar) for _, param in _all_options(context) if param.envvar)}
     for name in strange:
         if name not in known:
-            meant = name_hint(name, known, similar=0.8).strip() or "dlio-hpc COMMAND --help lists the options"
+            meant = _known_variable(name, known) or "dlio-hpc COMMAND --help lists the options"
             yield f"the environment variable {name} has no effect, because no option has this name; {meant}"

@@ -82,3 +82,29 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
 }  # fmt: skip
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
+
+_REMOVAL = ("remove", "prune", "retire", "cancel")
+_MEANINGS: dict[tuple[str, ...], str] = {
+    _REMOVAL: "rm del delete erase drop",
+    ("list", "status"): "ls dir",
+    ("status",): "list jobs ps queue squeue qstat state stat",
+    ("verify",): "check",
+    ("check", "verify"): "validate test lint diagnose",
+    ("extract",): "unpack untar unzip",
+    ("accept",): "add set approve",
+    ("show", "report"): "get show info cat view print display describe inspect open",
+    ("report",): "result results summary log logs output plot graph chart figure analyze analyse stats export",
+    ("cancel",): "scancel qdel kill stop abort terminate end",
+    ("submit",): "run start launch exec execute sbatch qsub bench benchmark resubmit",
+    ("compare",): "diff cmp regression",
+    ("history",): "trend trends sacct",
+    ("top",): "watch monitor follow tail progress",
+    ("estimate",): "cost price plan",
+    ("sites",): "site profile profiles",
+    ("workloads",): "workload models",
+    ("datasets",): "dataset data",
+    ("doctor",): "debug bug",
+    ("clean",): "cleanup purge gc",
+}
+# Commands of similar programs, and what they are called here: the first one that the group has.
+ELSEWHERE = {word: verbs for verbs, others in _MEANINGS.items() for word in others.split()}

@@ -13,7 +13,7 @@ from dlio_hpc import __version__
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import name_hint
 from dlio_hpc.cli import exit_codes, shell_completion
-from dlio_hpc.cli.verb_groups import GROUPS, VERBS
+from dlio_hpc.cli.verb_groups import ELSEWHERE, GROUPS, VERBS
 from dlio_hpc.config import defaults, shipped
 from dlio_hpc.files import url, user_folders
 
@@ -36,12 +36,20 @@ class PathType(click.Path):
 
 
 class FolderType(PathType):
-    """Type of options and arguments that name a folder, which may not exist yet."""
+    """Type of options and arguments that name a folder, which may not exist yet. wanted: what to give, for messages."""
+
+    wanted = "a folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if os.path.isfile(value):
-            self.fail(f"{value} is a file; give a folder", param, ctx)
+            self.fail(f"{value} is a file; give {self.wanted}", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class RunsType(FolderType):
+    """Type of the option --runs."""
+
+    wanted = "the folder of jobs, such as dlio-runs"
 
 
 class NamedChoice(click.Choice):  # type: ignore[type-arg]
@@ -76,19 +84,11 @@ class _Count(click.IntRange):
 PATH = PathType(path_type=Path, readable=False)
 # A folder that may not exist yet.
 FOLDER = FolderType(path_type=Path, readable=False)
+# The folder of jobs.
+RUNS = RunsType(path_type=Path, readable=False)
 # Key of click's Context.meta: if it is set, files defaults.yaml are ignored.
 WITHOUT_FILES = "dlio_hpc.without_files"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-
-
-_REMOVAL = ("remove", "prune", "retire", "cancel")
-# Commands of similar programs, and what they are called here: the first one that the group has.
-_ELSEWHERE = {
-    "rm": _REMOVAL, "del": _REMOVAL, "delete": _REMOVAL, "ls": ("list", "status"), "check": ("verify",),
-    "unpack": ("extract",), "add": ("accept",), "set": ("accept",), "get": ("show",), "queue": ("status",),
-    "squeue": ("status",), "qstat": ("status",), "scancel": ("cancel",), "qdel": ("cancel",), "kill": ("cancel",),
-    "run": ("submit",), "sbatch": ("submit",), "qsub": ("submit",),
-}  # fmt: skip
 
 
 class CommandGroup(click.Group):
@@ -105,7 +105,7 @@ class CommandGroup(click.Group):
     def meant(self, arguments: list[str], ctx: click.Context) -> str:
         """Return a suggestion for the unknown command that the first word names, or "" if there is none."""
         verbs = self.list_commands(ctx)
-        same = next((verb for verb in _ELSEWHERE.get(arguments[0], ()) if verb in verbs), None)
+        same = next((verb for verb in ELSEWHERE.get(arguments[0].lower(), ()) if verb in verbs), None)
         return name_hint(arguments[0], verbs) if same is None else f"did you mean {same!r}? "
 
 

@@ -525,7 +525,10 @@ def _check(dataset: Dataset) -> None:
             compression not in FORMATS[kind].compressions,
             f"compression={compression} needs format={_COMPRESSING}, not {kind}",
         ),
-        (dataset.level is not None and compression not in LEVELLED, "level needs compression=gzip or zlib"),
+        (
+            dataset.level is not None and compression not in LEVELLED,
+            f"level={dataset.level} needs compression=gzip or zlib, not {compression}",
+        ),
         (
             dataset.compression_ratio is not None and dataset.random_bits != 8,
             "compression_ratio and random_bits both determine compressibility: set only one of them",
@@ -635,7 +638,7 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
             f"shape{' and dtype' if facts.varies_arrays else ', dtype and stdev'} null",
         ),
-        (min(arrays) < 1, "arrays: each array of a sample must have at least 1 byte"),
+        (min(arrays) < 1, f"arrays: found {min(arrays)}, but each array of a sample must have at least 1 byte"),
         (
             sample.bytes != total,
             f"arrays: the sizes add up to {total} bytes, but a sample has {sample.bytes} bytes; set sample.bytes: "

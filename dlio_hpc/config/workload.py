@@ -307,15 +307,51 @@ def draft(
     """
     data, path, notes, *_ = _imported(name) if workload_files.is_name(name) else _read(name)
     _spell_out(data)
+    left_out: list[str] = []
     for key, value in (settings or {}).items():
+        left_out += notes_on_section(data, key, value, origin)
         serialization.put(data, key, value, f"{key}={value}")
         _spell_out(data)
     for override in overrides:
         _check_section(override)
-        serialization.override(data, override)
+        before = copy.deepcopy(data)
+        key = serialization.override(data, override)
+        left_out += notes_on_section(before, key, serialization.value_at(data, key), "-S")
         _spell_out(data)
     given = {override.partition("=")[0].strip() for override in overrides}
-    return Draft(data, path, notes, overrides, {key: origin for key in settings or () if key not in given})
+    origins = {key: origin for key in settings or () if key not in given}
+    return Draft(data, path, (*notes, *left_out), overrides, origins)
+
+
+# Sections that a mapping replaces on purpose, because their keys exclude each other.
+_WHOLE = ("dataset.sample",)
+
+
+def notes_on_section(data: dict[str, Any], key: str, value: object, origin: str) -> Iterator[str]:
+    """Yield a note if a mapping replaces a section and leaves out keys that the workload sets. data: the workload as
+    plain data, before it is changed. key, value: the change. origin: file or option that makes it, for the note.
+    """
+    old = serialization.value_at(data, key)
+    if not isinstance(old, dict) or not isinstance(value, dict) or key in _WHOLE:
+        return
+    if left_out := list(_left_out(old, value, key)):
+        single = next((serialization.single_key(origin, f"{key}.{name}", value[name]) for name in value), "")
+        place = f"{origin} {key}" if origin == "-S" else f"{origin}.{key}"
+        advice = f"; to keep them, set single keys: {single}" if single else ""
+        yield (
+            f"{place}: the mapping replaces the whole section, and keys of the workload that it leaves out go back to "
+            f"their defaults: {', '.join(left_out)}{advice}"
+        )
+
+
+def _left_out(old: dict[str, Any], new: dict[str, Any], section: str) -> Iterator[str]:
+    """Yield the keys that are set in the mapping `old` of a section and not in the mapping `new`."""
+    for name, value in old.items():
+        key, other = f"{section}.{name}", new.get(name)
+        if name not in new and value is not None:
+            yield key
+        elif isinstance(value, dict) and isinstance(other, dict) and key not in _WHOLE:
+            yield from _left_out(value, other, key)
 
 
 def _check_section(override: str) -> None:

@@ -184,7 +184,8 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             reader.shuffle.files and reader.shuffle.block > 1 and dataset.samples_per_file % reader.shuffle.block > 0,
-            "reader.shuffle.block: with shuffle.files, it must divide dataset.samples_per_file "
+            f"reader.shuffle.block: found {reader.shuffle.block}; with shuffle.files, it must divide "
+            "dataset.samples_per_file "
             f"({dataset.samples_per_file}), so that no block belongs to two files",
         ),
         (

@@ -14,7 +14,7 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -474,6 +474,14 @@ def _archive_of(path: Path) -> str:
     """Return a suggestion if `path`, which does not exist, is the name of a job with an archive in the usual folder."""
     usual = Path("dlio-runs", "archive", f"{path.name}{SUFFIX}")
     return f"did you mean {str(usual)!r}? " if usual.is_file() else ""
+
+
+def refuse_other(path: Path) -> None:
+    """Raise ConfigError if a path does not exist, or is of another kind than an archive. A damaged archive is not
+    refused.
+    """
+    with suppress(InvalidRun), _opening(path):
+        pass
 
 
 @contextmanager

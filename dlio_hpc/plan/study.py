@@ -4,7 +4,7 @@ numbers of nodes and ranks.
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,7 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.site import resolved as resolved_site
-from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.config.workload import Draft, Workload, notes_on_section
 from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.resizing import resized
 from dlio_hpc.plan import plan, sweep
@@ -256,7 +256,7 @@ def make(
     scan = _scans(data, runs, report)
     parts: list[Part] = []
     points: list[Point] = []
-    notes = dict.fromkeys(note for part in asked for note in part.workload.notes)
+    notes = dict.fromkeys(note for part in asked for note in _notes(part, about.warmup_set))
     for part in asked:
         of_part = list(_points(part, len(points), notes, scan))
         parts.append(_part(part, of_part, scan))
@@ -295,6 +295,15 @@ def make(
         every=request.every,
         criteria=_criteria(about.verdict),
     )
+
+
+def _notes(part: PartRequest, warmup_set: Mapping[str, Any]) -> Iterator[str]:
+    """Yield notes on the keys of a part: those of its workload, and on mappings that replace whole sections."""
+    yield from part.workload.notes
+    swept = [("sweep", axis.key, value) for axis in part.axes for value in axis.values]
+    warm = [("warmup_set", key, value) for key, value in warmup_set.items()]
+    for origin, key, value in (*swept, *warm):
+        yield from notes_on_section(part.workload.data, key, value, origin)
 
 
 def _criteria(verdict: Judging | None) -> dict[str, Any]:

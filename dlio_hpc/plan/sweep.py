@@ -19,6 +19,11 @@ from dlio_hpc.config.workload import SHORT_FORMS, Workload
 _MOST_VALUES = 10_000
 _LAYOUT = "site.layout"
 _DATA = "data"
+# Options that take several values themselves, by names that users give to -P.
+_OPTIONS = {
+    **dict.fromkeys(("nodes", "num_nodes"), "--nodes"),
+    **dict.fromkeys(("ppn", "ranks_per_node", "ranks", "ntasks_per_node", "tasks_per_node"), "--ppn"),
+}
 Unit = Literal["bytes", "seconds", ""]
 
 
@@ -66,6 +71,8 @@ def axis(text: str) -> Axis:
     source = f"-P {text}"
     if not equals or not key.strip(".") or not values.strip():
         raise ConfigError(f"{source}: write key=value,value,..., such as reader.read_threads=1,2,4 or 1..8*2")
+    if (option := _OPTIONS.get(key.strip())) is not None:
+        raise ConfigError(f"{source}: {key.strip()} is no key of a workload; use the option {option} {values.strip()}")
     return axis_of(key.strip(), serialization.parse_yaml(f"[{values}]", source), source)
 
 
@@ -184,6 +191,9 @@ def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> Non
     if str in {kind, *typing.get_args(kind)}:
         return
     for value in values:
+        if isinstance(value, str) and "," in value:
+            items = ", ".join(item.strip() for item in value.split(",") if item.strip())
+            raise ConfigError(f"{source}: found text {value!r}; use a list [{items}], or a range such as 1..8*2")
         ends = re.fullmatch(r"\s*(\d[\w. ]*)[:-](\d[\w. ]*)", value) if isinstance(value, str) else None
         if ends is not None and None not in [_end(end, unit) for end in ends.groups()]:
             first, last = (end.strip() for end in ends.groups())

@@ -1179,7 +1179,7 @@ TARGETS = (
     Mistake("folder as a workload", "dlio-hpc characterize rec -o dlio-runs",
             ("cannot write dlio-runs: Is a directory; give the name of a file",), REC),
     Mistake("folder after an archive", "dlio-hpc archive extract x.tar.zst .",
-            (". is a folder; give the folder to extract into with --to .",)),
+            (". is a folder, and nothing is extracted; to extract into a folder: --to .",)),
     Mistake("site in a folder of archives", "dlio-hpc site-report dlio-runs/archive",
             ("dlio-runs/archive is a folder of archives, but DIR is the folder that the web site is written to",
              "site-report DIR --archive dlio-runs/archive")),
@@ -1850,7 +1850,8 @@ PAIRS = (
             {"s.yaml": STUDY.replace("2]}", "2], reader.batch_size: [1]}") + "    zip: true\n"}),
     Mistake("settings separated by commas",
             "DLIO_HPC_SET=reader.batch_size=2,reader.read_threads=4 dlio-submit demo -s local --dry-run",
-            ("each setting needs its own option: -S reader.batch_size=2 -S reader.read_threads=4", "blanks separate")),
+            ("dlio-submit: the environment variable DLIO_HPC_SET: reader.batch_size=2,reader.read_threads=4: ",
+             r"each setting needs its own line: DLIO_HPC_SET=$'reader.batch_size=2\nreader.read_threads=4'")),
     Mistake("size of a dataset as a key", DEMO + "-S dataset.size=1GiB",
             ("unknown key 'size'; the size is files x samples_per_file x sample.bytes", "--dataset-size SIZE")),
     Mistake("size of a checkpoint", DEMO + "-S checkpoint.bytes=1GiB", ("did you mean 'model_bytes'?",)),
@@ -1897,7 +1898,76 @@ PAIRS = (
             ("give the folder to write, and then the jobs: dlio-hpc mlperf-report DIR JOB",)),
 )  # fmt: skip
 
+# Mappings that replace a section, with the keys of the workload that they leave out.
+_REPLACED = ("reader: the mapping replaces the whole section", "reader.read_threads, reader.shuffle; to keep them, ")
+_IN_SET = {"s.yaml": STUDY.replace("sweep: {reader.read_threads: [1, 2]}", "set: {reader: {batch_size: 8}}")}
+_TEXT_LIST = {"s.yaml": STUDY.replace("[1, 2]", "'1,2,4'")}
+SECTIONS = (
+    Mistake("section of -S", DEMO + "-S 'reader={batch_size: 8}'",
+            ("note: -S reader: the mapping", *_REPLACED, "single keys: -S reader.batch_size=8"), code=0),
+    Mistake("section of a study", "dlio-submit --study s.yaml -s local --dry-run",
+            ("note: s: parts.a.set.reader: the mapping", *_REPLACED, "single keys: reader.batch_size: 8"), _IN_SET, 0),
+    Mistake("section of a sweep", DEMO + "-P 'reader={batch_size: 8},{batch_size: 16}'",
+            ("note: sweep.reader: the mapping", *_REPLACED), code=0),
+    Mistake("section in a section", "dlio-submit w.yaml -s local --dry-run -S 'reader.shuffle={samples: true}'",
+            ("note: -S reader.shuffle: the mapping", "reader.shuffle.seed; ", "-S reader.shuffle.samples=true"),
+            _w(W + "reader: {shuffle: {files: true, samples: true, seed: 3}}\n"), 0),
+    Mistake("section of warm-ups", "dlio-submit --study s.yaml -s local --dry-run",
+            ("note: warmup_set.reader: the mapping",),
+            {"s.yaml": STUDY.replace("parts", "warmup_set: {reader: {verify_content: all}}\nparts")}, 0),
+    *(Mistake(f"value of a section: {setting}", DEMO + f"-S {setting}", (f"to set one of its keys: -S {meant}",))
+      for setting, meant in {
+          "reader.shuffle=true": "reader.shuffle.files=true", "reader=4": "reader.queue_depth=4",
+          "checkpoint=true": "checkpoint.", "train=3": "train.epochs=3",
+      }.items()),
+    Mistake("value of a section of the site", MACHINE + "-S site.launcher=srun",
+            ("to set one of its keys: -S site.launcher.kind=srun",)),
+    Mistake("list as text in a study", "dlio-submit --study s.yaml -s local --dry-run",
+            ("s.yaml, line 5: parts.a.sweep.reader.read_threads: found text '1,2,4'; use a list [1, 2, 4], or a ",),
+            _TEXT_LIST),
+    *(Mistake(f"{key} in -P", DEMO + f"-P {key}={values}",
+              (f"-P {key}={values}: {key} is no key of a workload; use the option {option} {values}",))
+      for key, values, option in (
+          ("nodes", "1,2", "--nodes"), ("ppn", "4,8", "--ppn"), ("ranks_per_node", "1..8*2", "--ppn"))),
+    Mistake("level without compression", DEMO + "-S dataset.level=4",
+            ("level=4 needs compression=gzip or zlib, not none",)),
+)  # fmt: skip
+_TO = "to extract into a folder: --to unpacked"
+_NO_VERB = "needs no further verb: leave"
+WORDS = (
+    Mistake("folder that does not exist after an archive", "dlio-hpc archive extract a.tar.zst unpacked",
+            ("unpacked does not exist, and nothing is extracted", _TO), {"a.tar.zst": _CUT}),
+    Mistake("archive that does not exist after an archive", "dlio-hpc archive extract a.tar.zst x.tar.zst",
+            ("cannot read x.tar.zst",), {"a.tar.zst": _CUT}),
+    *(Mistake(f"verb of a list: {line}", f"dlio-hpc {line}", (says,)) for line, says in {
+        "sites show perlmutter": "no site profile 'show'; to print a site profile: dlio-hpc sites perlmutter",
+        "workloads show demo": "no workload 'show'; to print a workload: dlio-hpc workloads demo",
+        "sites perlmutter polaris": "give one site profile: dlio-hpc sites perlmutter",
+        "workloads demo ffn": "give one workload: dlio-hpc workloads demo",
+    }.items()),
+    *(Mistake(f"file as the folder of jobs: {line}", f"dlio-hpc {line} -o two.h5",
+              ("'--runs': two.h5 is a file; give the folder of jobs, such as dlio-runs",))
+      for line in ("status", "history", "collect", "wait", "cancel --all", "clean", "compare done", "top",
+                   "accept done", "datasets remove x")),
+    Mistake("file as the folder of jobs in a variable", "DLIO_HPC_RUNS=two.h5 dlio-hpc status",
+            ("the environment variable DLIO_HPC_RUNS: two.h5 is a file; give the folder of jobs",)),
+    *(Mistake(f"verb of another tool: {word}", f"dlio-hpc {word} done", (f"did you mean '{verb}'?",))
+      for word, verb in {
+          "show": "report", "info": "report", "cat": "report", "logs": "report", "plot": "report", "ls": "status",
+          "list": "status", "rm": "cancel", "stop": "cancel", "kill": "cancel", "start": "submit", "run": "submit",
+          "diff": "compare", "watch": "top", "validate": "check", "trend": "history"}.items()),
+    *(Mistake(f"verb of dlio-submit: {line}", f"dlio-submit {line}", (f"dlio-submit {_NO_VERB} '{word}' out",))
+      for line, word in {"submit demo": "submit", "run demo": "run", "-s local submit": "submit"}.items()),
+    Mistake("verb twice", "dlio-hpc submit submit demo", (f"dlio-hpc submit {_NO_VERB} 'submit' out",)),
+    Mistake("other verb of dlio-submit", "dlio-submit report done", ("did you mean 'dlio-hpc report'?",)),
+    *(Mistake(f"variable of another tool: {name}", f"DLIO_HPC_{name}=1 {DEMO}", (f"did you mean 'DLIO_HPC_{meant}'?",),
+              code=0)
+      for name, meant in {"PARTITION": "QUEUE", "WALLTIME": "TIME", "PROJECT": "ACCOUNT", "NTASKS": "PPN"}.items()),
+)  # fmt: skip
+
+
 TABLES = {
+    "sections": SECTIONS, "words": WORDS,
     "nearby": NEARBY,
     "blanks": BLANKS,
     "lost values": LOST, "names": NAMES,
@@ -1950,6 +2020,33 @@ def test_the_message_says_what_would_do(mistake: Mistake, place: Path, tmp_path:
         assert part in text
     assert len([line for line in done.err.splitlines() if line]) <= _MOST_LINES
     assert not _JARGON.search(re.sub(r"'[^']*'", "''", done.err)), done.err
+
+
+def test_the_message_of_a_usage_error_is_the_first_line(tmp_path: Path) -> None:
+    first, *rest = runner(tmp_path)("dlio-submit", "demo", "--dryrun").err.splitlines()
+    assert first.startswith("dlio-submit: No such option '--dryrun'"), first
+    assert [line.split()[0] for line in rest] == ["Usage:", "Try"]
+
+
+@pytest.mark.parametrize("setting", ["dataset.sample={bytes: 12000}", "checkpoint=null", "checkpoint={}"])
+def test_a_small_mapping_replaces_a_section_without_a_note(setting: str, tmp_path: Path) -> None:
+    done = runner(tmp_path)("dlio-submit", "demo", "-s", "local", "--dry-run", "-S", setting)
+    assert (done.code, "replaces the whole section" in done.err) == (0, False), done.err
+
+
+def test_the_note_on_a_replaced_section_is_in_the_plan(tmp_path: Path) -> None:
+    made = workload.draft("demo", ("reader={batch_size: 8}",))
+    assert [note.partition(":")[0] for note in made.notes] == ["-S reader"]
+    line = ("dlio-submit", "demo", "-s", "local", "--dry-run", "--json", "-S", "reader={batch_size: 8}")
+    (job,) = json.loads(runner(tmp_path)(*line).out)["jobs"]
+    assert made.notes[0] in job["notes"]
+
+
+def test_nothing_is_extracted_before_all_archives_are_known(place: Path, tmp_path: Path) -> None:
+    (archive,) = (place / "dlio-runs" / "archive").glob("*.tar.zst")
+    for other in ("unpacked", "x.tar.zst"):
+        assert runner(tmp_path)("dlio-hpc", "archive", "extract", str(archive), other).code == 2
+        assert not list(tmp_path.iterdir())
 
 
 def test_a_dry_run_refuses_to_follow_a_job_that_failed(place: Path, tmp_path: Path) -> None:

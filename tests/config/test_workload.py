@@ -245,7 +245,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             (*_ARRAYS, "reader.engine=io_uring", "reader.direct=true"),
             "one array, and a sample size that is a multiple of 4096 bytes",
         ),
-        (("dataset.level=3",), "level needs compression=gzip"),
+        (("dataset.level=3",), "level=3 needs compression=gzip or zlib, not none"),
         (("dataset.compression=gzip", "dataset.level=10"), "dataset.level: found 10; use a whole number from 0 to 9"),
         (("dataset.random_bits=0",), "dataset.random_bits: found 0; use a whole number from 1 to 8"),
         (("dataset.format=csv", "dataset.sample={bytes: 1 KiB}"), "csv contains numbers: set sample.shape"),
