@@ -274,7 +274,7 @@ CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
     Case("jpeg 110 kB, framework / Pillow", JPEG, "framework", "native", _pillow, GOAL),
-    Case("png 110 kB, framework / Pillow", PNG, "framework", "native", _pillow, GOAL),
+    Case("png 110 kB, framework / Pillow", PNG, "framework", "native", _pillow, ">= 0.9"),
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
     Case("tar, framework / tarfile", TAR, "framework", "native", _tarfile, ">= 0.9"),
     Case("tar of images and labels, framework / tarfile", LAION, "framework", "native", _tarfile, ">= 0.9", 50),
