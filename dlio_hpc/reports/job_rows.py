@@ -361,6 +361,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
             else ""
         )
     read = f"{format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens"
+    if summary.overhead_bytes_read > _MUCH_OVERHEAD * summary.bytes_read:
+        read += f"; {format_size(summary.overhead_bytes_read)} were read besides the samples, such as headers"
     slowest = summary.slowest_rank
     return [
         *_left_out(run, summary),
@@ -390,6 +392,8 @@ def _page_faults(summary: Summary) -> list[tuple[str, str]]:
     return [("mapped", text)]
 
 
+# Bytes besides those of samples, as a share of the bytes of samples, from which on a report states them.
+_MUCH_OVERHEAD = 0.1
 # Share of opens and closes in the time of I/O from which on a report gives advice.
 _MUCH_METADATA = 0.2
 

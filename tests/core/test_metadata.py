@@ -430,7 +430,7 @@ def test_operations_that_cannot_be(tmp_path: Path, keys: dict[str, Any], message
         (("dataset.subfolders=10",), "metadata.depth and metadata.width make subfolders"),
         (("checkpoint={}",), "metadata and checkpoint exclude each other"),
         (("train.steps=2",), "leave train.steps out"),
-        (("reader.batch_size=4",), "leave reader.batch_size at 1"),
+        (("reader.batch_size=4",), "reads no samples; leave reader.batch_size out"),
     ],
 )
 def test_keys_of_other_workloads(keys: tuple[str, ...], message: str) -> None:

@@ -300,6 +300,12 @@ def test_opens_and_closes_are_a_bottleneck_of_their_own(
     assert dict(job_rows.facts(outcome.runs[-1], few))["metadata"].endswith("; 500 opens/s")
     assert "is not known, because a library" in dict(job_rows.facts(outcome.runs[-1], unknown))["metadata"]
     assert "metadata" not in dict(job_rows.facts(outcome.runs[-1], structs.replace(summary, opens_per_s=None)))
+    much = structs.replace(summary, overhead_bytes_read=summary.bytes_read // 5)
+    few_bytes = structs.replace(summary, overhead_bytes_read=summary.bytes_read // 20)
+    assert dict(job_rows.facts(outcome.runs[-1], much))["read"].endswith(
+        " were read besides the samples, such as headers"
+    )
+    assert dict(job_rows.facts(outcome.runs[-1], few_bytes))["read"].endswith(" opens")
 
 
 def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) -> None:
