@@ -577,7 +577,17 @@ def _reason(outcome: JobOutcome) -> str:
         full = f"; {directory.parent} is full, so its results may be in {kept} of its first node"
     is_silent = outcome.job.state == "lost" and outcome.tail is None
     failed = "".join(f"; {failure.text()}" for failure in outcome.setup_failures)
-    return f"{full}{failed}" if is_silent else f"{_last_words(outcome)}{full}{failed}; {_where(outcome)}"
+    if is_silent:
+        return f"{full}{failed}"
+    return f"{_last_words(outcome)}{_lost_map(outcome)}{full}{failed}; {_where(outcome)}"
+
+
+def _lost_map(outcome: JobOutcome) -> str:
+    """Return a clause on a mapped file that was lost: the kernel ends the rank with signal 7 (SIGBUS)."""
+    lines = () if outcome.tail is None else outcome.tail.lines
+    is_mapped = any(run.run.workload.reader.mapped for run in outcome.runs)
+    is_ended = any("Bus error" in line or "signal 7" in line for line in lines)
+    return "; a file that was mapped was cut meanwhile, or cannot be read" if is_mapped and is_ended else ""
 
 
 def _last_words(outcome: JobOutcome) -> str:

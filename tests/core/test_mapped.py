@@ -1,7 +1,10 @@
 """Files that are mapped into memory: no call shows the data, so that strace sees only the headers."""
 
+import contextlib
 import mmap
 import os
+import subprocess
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.dataset.sample_layout import SampleLayout
+from tests.conftest import BIN
 from tests.core.test_counts import RANKS, measured
 from tests.support import existing, straced, written
 
@@ -173,3 +177,32 @@ def test_samples_of_mapped_files_may_be_interleaved() -> None:
     with pytest.raises(ValueError, match="interleave"):
         Workload("w", made(), reader=reader)
     Workload("w", made(), reader=Reader(mode="framework", interleave=2, mapped=True))
+
+
+@pytest.mark.job
+def test_a_file_that_is_cut_while_it_is_mapped_is_the_reason(tmp_path: Path) -> None:
+    """The kernel ends the rank, whose last lines do not tell why."""
+    path = tmp_path / "data" / "a.npy"
+    path.parent.mkdir()
+    np.save(path, np.zeros((4000, 2000), "f4"))
+    (tmp_path / "w.yaml").write_text(
+        "name: w\ndataset: {format: npy, existing: {glob: '*.npy', rows: true}}\n"
+        "reader: {mode: framework, mapped: true}\ncompute: {time: 20 ms}\n"
+    )
+    command = [str(BIN / "dlio-submit"), "w.yaml", "-s", "local", "--ppn", "1", "--wait", "-d", "data"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        while job.poll() is None and not _is_mapped(path):
+            time.sleep(0.1)
+        os.truncate(path, 5000)
+        out, _ = job.communicate(timeout=120)
+    assert job.returncode == 6
+    assert "ended as failed (exit status 7); a file that was mapped was cut meanwhile, or cannot be read" in out
+
+
+def _is_mapped(path: Path) -> bool:
+    """Return whether a process has mapped a file."""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if str(path) in maps.read_text():
+                return True
+    return False
