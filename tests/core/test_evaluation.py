@@ -69,7 +69,7 @@ def test_the_cost_counts_the_passes(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         (("evaluation={}",), "evaluation: missing key 'files'|evaluation.*files"),
-        (("evaluation={files: 2, every_epochs: 5}",), "evaluation.every_epochs is larger than the number of epochs"),
+        (("evaluation={files: 2, every_epochs: 5}",), "evaluation.every_epochs is larger than train.epochs"),
         (("evaluation={files: 2}", "dataset.format=null"), "evaluation needs a dataset that is generated"),
         (
             ("evaluation={files: 2}", "dataset.file_access=shared", "dataset.files=1"),
