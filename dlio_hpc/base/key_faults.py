@@ -84,9 +84,7 @@ class KeyFault(NamedTuple):
         return f"{place}: {self.reason}" if place else self.reason
 
 
-def explain(
-    message: str, data: object, kind: Any, hook: Callable[[type, object], Any], file: Any = None
-) -> KeyFault:
+def explain(message: str, data: object, kind: Any, hook: Callable[[type, object], Any], file: Any = None) -> KeyFault:
     """Return the fault that a msgspec.ValidationError describes. message: text of the error. data: input of the
     conversion that failed. kind, hook: struct and hook function of this conversion. file: struct of the whole file;
     None if it is `kind`.
@@ -255,7 +253,7 @@ def _meant_choice(value: str, choices: Sequence[str]) -> str:
 
 
 def _by_number(value: object, kind: Any) -> str:
-    """Return advice if a mapping by numbers of nodes is required, and the value is one of its values, for any number."""
+    """Return advice if a mapping by numbers of nodes is required, and the value is one for all numbers."""
     inner = next((typing.get_args(part) for part in _parts(kind) if typing.get_origin(part) is dict), (None, None))
     if inner[0] is not int or not isinstance(value, (str, int, float)):
         return ""

@@ -476,7 +476,9 @@ def _loader() -> Any:
                 line = key.start_mark.line + 1
                 if key.value in lines:
                     is_section = isinstance(value, yaml.MappingNode)
-                    raise _key_error()(None, None, _twice(key.value, lines[key.value], line, is_section), key.start_mark)
+                    raise _key_error()(
+                        None, None, _twice(key.value, lines[key.value], line, is_section), key.start_mark
+                    )
                 lines[key.value] = line
             return super().construct_mapping(node, deep)
 

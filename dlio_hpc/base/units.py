@@ -186,8 +186,8 @@ def walltime(value: object) -> Walltime:
         if match[4] is None and match[1] is None:
             hours, minutes = int(match[2]), int(match[3])
             raise ValueError(
-                f"found {plainly(value)}, which batch systems read as minutes and seconds; for hours and minutes, write "
-                f"{hours * 60 + minutes}m or {match[2]}:{match[3]}:00"
+                f"found {plainly(value)}, which batch systems read as minutes and seconds; for hours and minutes, "
+                f"write {hours * 60 + minutes}m or {match[2]}:{match[3]}:00"
             )
         days, hours, minutes, secs = (int(field or 0) for field in match.groups())
         total = float(((days * 24 + hours) * 60 + minutes) * 60 + secs)

@@ -198,10 +198,9 @@ def _attempt(program: str, arguments: list[str], action: Callable[[], object]) -
         sys.stdout.flush()
         return _End(code if isinstance(code, int) else 0)
     except click.ClickException as fault:
-        from dlio_hpc.cli import given_runs, usage_faults
+        from dlio_hpc.cli import usage_faults
 
         improved = usage_faults.improved(fault)
-        improved.message = given_runs.completed(improved.message)
         _record(improved.format_message())
         usage_faults.show(program, improved)
         return _End(improved.exit_code, "UsageError", improved.format_message())
@@ -294,7 +293,6 @@ def _pipe_safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 def _complain(program: str, arguments: list[str], fault: "DlioError") -> _End:
     """Print the message of an error on stderr, and return the end of the command."""
     from dlio_hpc.base.errors import ConfigError, shortened
-
     from dlio_hpc.cli import given_runs
 
     message = str(fault)

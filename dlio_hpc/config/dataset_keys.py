@@ -510,8 +510,8 @@ def _wrong_compression(kind: FormatName, compression: str) -> str:
     if not own:
         return f"compression={compression} needs format={_COMPRESSING}, not {kind}"
     others = [name for name, facts in FORMATS.items() if compression in facts.compressions]
-    only = " only" if len(others) == 1 else ""
-    return f"compression={compression}: {kind} files take {' or '.join(own)}; {compression} is for {' or '.join(others)}{only}"
+    where = f"{others[0]} only" if len(others) == 1 else " or ".join(others)
+    return f"compression={compression}: {kind} files take {' or '.join(own)}; {compression} is for {where}"
 
 
 def _check(dataset: Dataset) -> None:

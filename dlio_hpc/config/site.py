@@ -259,8 +259,8 @@ def check_options(key: str, options: tuple[str, ...]) -> None:
     for option in options:
         if key == "--job-option" and re.fullmatch(r"\w[\w.-]*", option):
             raise ValueError(
-                f"-J {option}: -J is --job-option here, which passes an option to the batch system, and {option!r} is "
-                f"none; dlio-hpc names jobs itself; to keep jobs apart, give them their own folder: --runs {option}"
+                f"-J {option}: -J is --job-option here, for an option of the batch system, such as --constraint=cpu; "
+                f"dlio-hpc names jobs itself; to keep jobs apart, give them their own folder: --runs {option}"
             )
         if not option.startswith("-") or not option.isprintable():
             raise ValueError(

@@ -137,8 +137,8 @@ def _near(path: Path, name: str | None) -> str | None:
 
 
 def _criteria(path: Path, name: str | None) -> str | None:
-    """Return the path of the criteria file `name` if it is next to the study file `path`; otherwise return `name`. Raise
-    ConfigError if there is no such file.
+    """Return the path of the criteria file `name` if it is next to the study file `path`; otherwise return `name`.
+    Raise ConfigError if there is no such file.
     """
     near = _near(path, name)
     if near is None or not near.endswith((".yaml", ".yml")) or Path(near).exists():
