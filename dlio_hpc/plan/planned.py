@@ -174,7 +174,7 @@ def _data_folders(options: Options) -> dict[str, tuple[Path, ...]]:
 # Keys of the site that an option of the command line sets, too, and the fields of these options.
 _OF_OPTIONS = {
     "site.queue": "queue", "site.account": "account", "site.walltime": "walltime",
-    "site.ranks_per_node": "ranks_per_node", "site.job_options": "job_options", "site.data": "data",
+    "site.ranks_per_node": "ranks_per_node", "site.data": "data",
 }  # fmt: skip
 
 
@@ -183,8 +183,8 @@ def _given_twice(options: Options) -> Iterator[str]:
     for text in options.overrides:
         key, _, value = text.partition("=")
         field = _OF_OPTIONS.get(key.strip(), "")
-        if field and getattr(options, field):
-            option = {"walltime": "time", "ranks_per_node": "ppn", "job_options": "job-option"}.get(field, field)
+        if field and getattr(options, field) and str(getattr(options, field)) != value.strip():
+            option = {"walltime": "time", "ranks_per_node": "ppn"}.get(field, field)
             yield f"-S {key.strip()}={value} has no effect, because --{option} is given, too; leave one of them out"
 
 

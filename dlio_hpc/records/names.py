@@ -20,10 +20,11 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 
 def place(name: str, runs: Path) -> Path:
     """Return the path that `name` stands for: the directory `name` in the folder `runs` or, if the directory no longer
-    exists, the archive of the job. If neither exists, `name` is a path. See also _chosen().
+    exists, the archive of the job, which may also be given by its file name. If neither exists, `name` is a path. See
+    also _chosen().
     """
     below, archived = runs / name, runs / "archive" / (name + SUFFIX)
-    if name.endswith(SUFFIX):
+    if name.endswith(SUFFIX) and not Path(name).exists():
         archived = runs / "archive" / name
     is_archived = archived.is_file() and not below.exists() and not study_outcome.is_study(below)
     return _chosen(name, archived if is_archived else below)

@@ -2192,6 +2192,20 @@ def test_a_job_of_a_study_names_the_study_to_resume(tmp_path: Path) -> None:
     assert f"{job} is a job of the study {folder.name}; give the study: --resume {folder.name}" in done.err
 
 
+def test_an_archive_in_the_current_folder_comes_before_the_one_beside_the_jobs(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "dlio-runs" / "archive", tmp_path / "dlio-runs" / "archive")
+    (kept,) = (tmp_path / "dlio-runs" / "archive").glob("*.tar.zst")
+    (tmp_path / kept.name).write_bytes(_CUT)
+    assert runner(tmp_path)("dlio-hpc", "report", kept.name).code == 3
+    (tmp_path / kept.name).unlink()
+    assert runner(tmp_path)("dlio-hpc", "report", kept.name).code == 0
+
+
+def test_one_queue_given_twice_needs_no_note(tmp_path: Path) -> None:
+    line = shlex.split(MACHINE.replace("-d .", "-d data") + "-A a -S site.queue=debug --queue debug")
+    assert "has no effect" not in runner(tmp_path)(*line).err
+
+
 def test_verbs_of_commands_in_messages_take_the_folder_of_jobs() -> None:
     text = "dlio-hpc status lists jobs; dlio-hpc wait /a/job; dlio-hpc report -o x done"
     assert own_commands.with_runs(text, "../my runs").startswith(
