@@ -18,8 +18,10 @@ Steps = tuple[str | int, ...]
 # Maximum number of keys that a message suggests. Similarities from which a key of another section, and a choice, are
 # suggested.
 _MOST_MEANT, _SIMILAR, _SIMILAR_CHOICE = 3, 0.85, 0.75
-# Maximum number of keys of a mapping that a message lists as an example.
-_MOST_LISTED = 4
+# Maximum number of keys of a mapping that a message lists as an example, and of known keys beside an unknown one.
+_MOST_LISTED, _MOST_KNOWN = 4, 8
+# Names of the kinds of files in `dlio-hpc schema`, by the names of their structs.
+_SCHEMAS = {"Workload": "workload", "Site": "site", "StudyFile": "study", "Criteria": "criteria"}
 # Largest integer that Positive and Natural allow. A message names it only if it was exceeded.
 _LARGEST = 2**53
 _UNIONS = (typing.Union, types.UnionType)
@@ -82,31 +84,47 @@ class KeyFault(NamedTuple):
         return f"{place}: {self.reason}" if place else self.reason
 
 
-def explain(message: str, data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
+def explain(message: str, data: object, kind: Any, hook: Callable[[type, object], Any], file: Any = None) -> KeyFault:
     """Return the fault that a msgspec.ValidationError describes. message: text of the error. data: input of the
-    conversion that failed. kind, hook: struct and hook function of this conversion.
+    conversion that failed. kind, hook: struct and hook function of this conversion. file: struct of the whole file;
+    None if it is `kind`.
     """
+    file = kind if file is None else file
     match = re.fullmatch(_FAULT, message)
     assert match is not None
     names = re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", match["path"] or "")
     steps: list[str | int] = [name or (index if index == "..." else int(index)) for name, index in names]
     if "..." in steps:
-        return _in_mapping(steps[: steps.index("...")], data, kind, hook)
+        return _in_mapping(steps[: steps.index("...")], data, kind, hook, file)
     expected, text, value, place = _type_at(kind, steps), match["text"], _value_at(data, steps), tuple(steps)
     if unknown := re.search(r"unknown field `(.*)`", text):
         fields = [field.encode_name for field in msgspec.structs.fields(_struct_in(expected))]
         owner = None if steps else _OF_FILES.get(unknown[1])
         hint = meant(unknown[1], fields, kind) if owner is None else f"it is a key of {owner}; "
-        text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(fields)}"
+        text = f"unknown key {unknown[1]!r}; {hint}{known_keys(fields, file, bool(hint))}"
         suggested = f" ({hint.rstrip(' ;')})" if hint else ""
         return KeyFault((*place, unknown[1]), place, text, unknown=".".join(map(str, (*place, unknown[1]))) + suggested)
     if missing := re.search(r"missing required field `(.*)`", text):
         text = f"key {missing[1]!r} is missing; {_example_of(_struct_in(expected), missing[1])}"
     elif match["of_key"]:
-        text = _wrong_key(value, expected)
+        text = _wrong_key(value, expected, file)
     elif text.startswith(("Expected ", "Invalid enum value")):
         text = _wrong_value(value, expected, _example_at(kind, steps)) + _rate(value, str(steps[-1] if steps else ""))
     return KeyFault(place, place, text, _takes_list(expected))
+
+
+def known_keys(fields: Sequence[str], file: Any, has_hint: bool) -> str:
+    """Return the end of a message about an unknown key: the first known keys, unless a key was suggested, and the
+    command that lists all of them. fields: known keys. file: struct of the file. has_hint: whether a key was suggested.
+    """
+    schema = _SCHEMAS.get(getattr(file, "__name__", ""))
+    command = "" if schema is None else f"dlio-hpc schema {schema} --text lists all keys"
+    if has_hint and command:
+        return command
+    listed = f"known keys: {', '.join(fields[:_MOST_KNOWN])}"
+    if len(fields) <= _MOST_KNOWN:
+        return listed
+    return "; ".join(filter(None, [f"{listed} and {len(fields) - _MOST_KNOWN} more", command]))
 
 
 def meant(name: str, known: Sequence[str], kind: Any) -> str:
@@ -173,8 +191,12 @@ def wanted(kind: Any, example: str = "") -> str:
     return " or ".join([*([f"one of {', '.join(choices)}"] if choices else []), *ways, *null])
 
 
-def _in_mapping(steps: list[str | int], data: object, kind: Any, hook: Callable[[type, object], Any]) -> KeyFault:
-    """Return the fault of a value in the mapping at `steps`. msgspec's messages do not name the keys of a mapping."""
+def _in_mapping(
+    steps: list[str | int], data: object, kind: Any, hook: Callable[[type, object], Any], file: Any
+) -> KeyFault:
+    """Return the fault of a value in the mapping at `steps`. msgspec's messages do not name the keys of a mapping. For
+    the other arguments, see explain().
+    """
     expected = _type_at(kind, steps)
     inner = next(typing.get_args(part)[1] for part in _parts(expected) if typing.get_origin(part) is dict)
     for key, value in _value_at(data, steps).items():
@@ -184,7 +206,7 @@ def _in_mapping(steps: list[str | int], data: object, kind: Any, hook: Callable[
             above = (*steps, str(key))
             if nested := _without_name(steps, str(key), value, inner):
                 return KeyFault(above, above, nested)
-            below = explain(str(fault), value, inner, hook)
+            below = explain(str(fault), value, inner, hook, file)
             return below._replace(steps=(*above, *below.steps), place=(*above, *below.place))
     raise AssertionError("a value of the mapping is invalid")
 
@@ -214,10 +236,28 @@ def _wrong_value(value: object, kind: Any, example: str) -> str:
                 "found mpirun, which is a command; kind is its MPI library (mpirun --version): openmpi for Open MPI, "
                 f"hydra for MPICH and Intel MPI; kinds: {', '.join(choices)}"
             )
-        return f"found {plainly(value)}; {name_hint(value, choices, _SIMILAR_CHOICE)}use {wanted(kind, example)}"
+        return f"found {plainly(value)}; {_meant_choice(value, choices)}use {wanted(kind, example)}"
     most = " and at most 2^53" if isinstance(value, int) and value > _LARGEST else ""
-    advice = _as_number(value, kind) + _as_text(value, kind) + _glued(value, kind)
+    advice = _as_number(value, kind) + _as_text(value, kind) + _glued(value, kind) + _by_number(value, kind)
     return f"found {shown(value)}; use {wanted(kind, example)}{most}{advice}"
+
+
+def _meant_choice(value: str, choices: Sequence[str]) -> str:
+    """Return a suggestion for a value that is none of the choices: the choice that reports write so, as samples/s for
+    samples_per_s, or a similar one. Return "" if there is none.
+    """
+    written = {choice.replace("_per_", "/").lower(): choice for choice in choices}
+    if value.lower() in written:
+        return f"did you mean {written[value.lower()]!r}? "
+    return name_hint(value, choices, _SIMILAR_CHOICE)
+
+
+def _by_number(value: object, kind: Any) -> str:
+    """Return advice if a mapping by numbers of nodes is required, and the value is one for all numbers."""
+    inner = next((typing.get_args(part) for part in _parts(kind) if typing.get_origin(part) is dict), (None, None))
+    if inner[0] is not int or not isinstance(value, (str, int, float)):
+        return ""
+    return f"; for any number of nodes: {{1: {value}}}"
 
 
 def _as_text(value: object, kind: Any) -> str:
@@ -253,13 +293,13 @@ def _glued(value: object, kind: Any) -> str:
     return f"; write a blank after the colon: {match[1]}: {match[2]}"
 
 
-def _wrong_key(mapping: object, kind: Any) -> str:
-    """Return the message about a key whose type the mapping does not accept."""
+def _wrong_key(mapping: object, kind: Any, file: Any) -> str:
+    """Return the message about a key whose type the mapping does not accept. file: struct of the file."""
     struct = _struct_in(kind)
     if struct is not None:
-        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(struct))
+        fields = [field.encode_name for field in msgspec.structs.fields(struct)]
         odd = next((key for key in mapping if not isinstance(key, str)), None) if isinstance(mapping, dict) else None
-        return f"found the key {plainly(odd)}; known keys: {fields}"
+        return f"found the key {plainly(odd)}; {known_keys(fields, file, has_hint=False)}"
     expected = next(typing.get_args(part)[0] for part in _parts(kind) if typing.get_origin(part) is dict)
     return f"found {shown(mapping)}; each of its keys must be {wanted(expected)}{_unbracketed(mapping)}"
 

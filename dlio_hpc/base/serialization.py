@@ -451,6 +451,13 @@ def _key_error() -> type[Exception]:
     return KeyProblem
 
 
+def _twice(key: str, first: int, second: int, is_section: bool) -> str:
+    """Return the message for a key that a mapping has in two lines. is_section: whether its value is a mapping."""
+    remedy = "merge the two sections" if is_section else "remove one of the two"
+    where = f" (also on line {first})" if first != second else ""
+    return f"key {key!r} is given twice{where}; {remedy}"
+
+
 @functools.cache
 def _loader() -> Any:
     """Return PyYAML's safe loader, changed to the core schema of YAML 1.2 and to reject duplicate keys. With it,
@@ -462,13 +469,17 @@ def _loader() -> Any:
         yaml_implicit_resolvers: typing.ClassVar[dict[str, Any]] = {}
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            keys: set[str] = set()
-            for key, _ in node.value:
+            lines: dict[str, int] = {}
+            for key, value in node.value:
                 if not isinstance(key, yaml.ScalarNode):
                     raise _key_error()(None, None, "a key must not be a list or a mapping", key.start_mark)
-                if key.value in keys:
-                    raise _key_error()(None, None, f"key {key.value!r} is given twice", key.start_mark)
-                keys.add(key.value)
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    is_section = isinstance(value, yaml.MappingNode)
+                    raise _key_error()(
+                        None, None, _twice(key.value, lines[key.value], line, is_section), key.start_mark
+                    )
+                lines[key.value] = line
             return super().construct_mapping(node, deep)
 
         def construct_number(self, node: Any) -> float:

@@ -184,9 +184,10 @@ def walltime(value: object) -> Walltime:
         if match is None:
             raise _unusable(value, expected)
         if match[4] is None and match[1] is None:
+            hours, minutes = int(match[2]), int(match[3])
             raise ValueError(
-                f"found {plainly(value)}, which batch systems read as minutes and seconds; write {match[2]}h, "
-                f"{match[2]}m or {match[2]}:{match[3]}:00"
+                f"found {plainly(value)}, which batch systems read as minutes and seconds; for hours and minutes, "
+                f"write {hours * 60 + minutes}m or {match[2]}:{match[3]}:00"
             )
         days, hours, minutes, secs = (int(field or 0) for field in match.groups())
         total = float(((days * 24 + hours) * 60 + minutes) * 60 + secs)

@@ -17,6 +17,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.batch.schedulers.scheduler import ENDED, JobRef, State
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
+from dlio_hpc.config import shipped
 from dlio_hpc.config.scheduler_facts import SchedulerName
 from dlio_hpc.files import path_kinds, rundir, safe_folders
 from dlio_hpc.plan import night_chain
@@ -223,12 +224,32 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
     if folder.exists() and not folder.is_dir():
         return ConfigError(f"{folder} is a file; give the folder of jobs with --runs, such as dlio-runs")
-    meant = _of_pattern(path, names) or _of_batch_id(path) or name_hint(path.name, [*names, *remembered])
+    meant = _of_pattern(path, names) or _of_batch_id(path) or _of_workload(path, names)
+    meant = meant or name_hint(path.name, [*names, *remembered])
     advice = "dlio-hpc status lists jobs" if folder.exists() else "that folder does not exist"
     return ConfigError(
         f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give a name in that folder, or the path "
         f"of a directory or archive ({advice})"
     )
+
+
+# Kinds of files whose names users give in place of the names of their jobs.
+_SUBMITTED = {shipped.WORKLOADS: "a workload", shipped.STUDIES: "a study file", shipped.SUITES: "a suite"}
+
+
+def _of_workload(path: Path, names: Sequence[str]) -> str:
+    """Return advice if the name of a path is that of a workload, study or suite: its newest job in the same folder.
+    names: names of jobs and studies in this folder.
+    """
+    kind = next((text for kind, text in _SUBMITTED.items() if path.name in shipped.names(kind)), None)
+    if kind is None:
+        return ""
+    archived = [file.name for file in (path.parent / _ARCHIVES).glob(f"*{rundir.ARCHIVE_SUFFIX}")]
+    pattern = re.compile(rf"{re.escape(path.name)}-(\d{{8}}-\d{{6}}\S*)")
+    own = [name.removesuffix(rundir.ARCHIVE_SUFFIX) for name in (*names, *archived) if pattern.match(name)]
+    if not own:
+        return f"{path.name!r} is {kind}, which has no job there; "
+    return f"{path.name!r} is {kind}; its newest job in {path.parent} is {max(own)}; "
 
 
 def _of_batch_id(path: Path) -> str:
@@ -251,7 +272,8 @@ def _of_pattern(path: Path, names: Sequence[str]) -> str:
 
 def _no_archive(path: Path) -> str:
     """Return the message for an archive that does not exist. It suggests a similar name."""
-    names = [file.name for file in path.parent.glob(f"*{rundir.ARCHIVE_SUFFIX}")]
+    folders = (path.parent, path.parent / _ARCHIVES)
+    names = [file.name for folder in folders for file in folder.glob(f"*{rundir.ARCHIVE_SUFFIX}")]
     return (
         f"no archive {path.name!r} in {path.parent}; {name_hint(path.name, names)}copy it from where the job was "
         f"collected, or archive the job with dlio-hpc collect {path.name.removesuffix(rundir.ARCHIVE_SUFFIX)}"

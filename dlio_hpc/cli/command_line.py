@@ -229,9 +229,10 @@ _OF_MATPLOTLIB = ("MPLBACKEND", "SOURCE_DATE_EPOCH")
 def _called(program: str, arguments: list[str]) -> object:
     import click
 
-    from dlio_hpc.cli import lost_values, misread_lines
+    from dlio_hpc.cli import given_runs, lost_values, misread_lines
     from dlio_hpc.cli.verbs import cli
 
+    given_runs.VALUE.set(None)
     for name in _OF_MATPLOTLIB:
         os.environ.pop(name, None)
     if program != "dlio-submit":
@@ -292,13 +293,14 @@ def _pipe_safe(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 def _complain(program: str, arguments: list[str], fault: "DlioError") -> _End:
     """Print the message of an error on stderr, and return the end of the command."""
     from dlio_hpc.base.errors import ConfigError, shortened
+    from dlio_hpc.cli import given_runs
 
     message = str(fault)
     if fault.exit_code == ConfigError.exit_code and any(name.startswith("DLIO_HPC_") for name in os.environ):
         from dlio_hpc.cli import usage_faults
 
         message = usage_faults.with_variable(message, arguments)
-    message = shortened(message)
+    message = shortened(given_runs.completed(message))
     _record(f"{program}: {message}")
     print(f"{program}: {message}", file=sys.stderr)
     return _End(fault.exit_code, _kind(fault), message)

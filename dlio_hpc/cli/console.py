@@ -19,7 +19,7 @@ from dlio_hpc.base.errors import DlioError, Incomplete, shortened
 from dlio_hpc.base.safe_text import printable
 from dlio_hpc.batch import job_record, live_runs
 from dlio_hpc.batch.job_watch import Watched, watch
-from dlio_hpc.cli import usage_faults
+from dlio_hpc.cli import given_runs, usage_faults
 from dlio_hpc.cli.live_view import LiveView
 
 S = TypeVar("S")
@@ -30,6 +30,7 @@ _LINE_S, _REFRESH_S = 60.0, 0.25
 
 def say(message: str) -> None:
     """Print a message as one line on stderr. Shorten a long message."""
+    message = given_runs.completed(message)
     log_file.record("stderr", message)
     print(shortened(message), file=sys.stderr, flush=True)
 

@@ -14,10 +14,10 @@ from msgspec import structs
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, name_hint, unreadable
-from dlio_hpc.base.units import counted
+from dlio_hpc.base.units import counted, listed
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import JSON, PATH, RUNS, SETTINGS, CommandGroup, argument, option
-from dlio_hpc.config import site
+from dlio_hpc.config import shipped, site
 from dlio_hpc.dataset import dataset_folder, dataset_removal, folder_kinds
 from dlio_hpc.dataset.dataset_folder import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.documents.files import (
@@ -297,6 +297,9 @@ def _require(folder: Path) -> None:
         where, names = folder.parent, folder_kinds.some(folder.parent)
         begun = [name for name in names if name.startswith(folder.name)]
         hint = f"did you mean {begun[0]!r}? " if begun else name_hint(folder.name, names)
+        if folder.name in shipped.names(shipped.WORKLOADS):
+            some = f"the datasets in {where} are {listed(names)}" if names else f"{where} has no datasets"
+            hint = f"{folder.name!r} is a workload, and {some}; "
         raise ConfigError(f"no dataset {folder.name} in {where}; {hint}dlio-hpc datasets list -d {where} lists them")
 
 

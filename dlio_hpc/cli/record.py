@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -39,12 +40,24 @@ def record(command: tuple[str, ...], output: Path | None, anonymous: bool, is_pr
     if is_printed:
         sys.stdout.write(recorded_run.exports(variables))
         return 0
+    for note in _misplaced(command, output is not None, anonymous):
+        click.echo(f"note: {note}", err=True)
     try:
         recorded_run.run(command, variables, folder)
     except OSError as fault:
         recorded_run.discard(folder)
         raise ConfigError(f"cannot run {command[0]}: {_reason(command, fault)}") from fault
     return 0
+
+
+def _misplaced(command: tuple[str, ...], has_output: bool, is_anonymous: bool) -> Iterator[str]:
+    """Yield a note for each option of record that comes after the command, and is not given before it."""
+    for place, word in enumerate(command[1:], 1):
+        name = word.partition("=")[0]
+        is_given = has_output if name in _OUTPUT else is_anonymous
+        if name in (*_OUTPUT, "--anonymous") and not is_given:
+            text = shlex.join(command[place : place + 2] if word in _OUTPUT else [word])
+            yield f"{text} comes after the command and was passed to it; put options of record before the command"
 
 
 def _reason(command: tuple[str, ...], fault: OSError) -> str:
@@ -66,6 +79,7 @@ def _reason(command: tuple[str, ...], fault: OSError) -> str:
     return fault.strerror or str(fault)
 
 
+_OUTPUT = ("-o", "--output")
 _OPTIONS = ("--output", "--anonymous", "--print")
 # Programs that users record, for suggestions.
 _PROGRAMS = ("python", "python3", "mpiexec", "mpirun", "srun", "torchrun", "bash", "apptainer", "jupyter")

@@ -103,6 +103,8 @@ def _check_resume(context: click.Context, name: str, options: Options) -> None:
 
     path = names.place(name, options.runs)
     if folder_kinds.member(path) == "a job" or path.name.endswith(SUFFIX):
+        if (study := names.study_of(path)) is not None:
+            raise click.UsageError(f"{name} is a job of the study {study.name}; give the study: --resume {study.name}")
         raise click.UsageError(
             f"--resume continues a study, but {name} is a job; to measure again, submit the workload without --resume"
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from dlio_hpc.base.errors import DlioError, name_hint, nearest_name
+from dlio_hpc.cli import given_runs
 from dlio_hpc.config import defaults, shipped
 from dlio_hpc.config.dlio_benchmark import hydra_settings
 
@@ -287,7 +288,7 @@ def _known_variable(name: str, known: Collection[str]) -> str:
 
 def show(program: str, fault: click.ClickException) -> None:
     """Print an error of click on stderr: the message first, and then how the command is used."""
-    lines = [f"{program}: {fault.format_message()}"]
+    lines = [f"{program}: {given_runs.completed(fault.format_message())}"]
     context = fault.ctx if isinstance(fault, click.UsageError) else None
     if context is not None:
         lines += [context.get_usage(), f"Try '{context.command_path} {context.help_option_names[-1]}' for help."]

@@ -12,7 +12,7 @@ import click
 from dlio_hpc import __version__
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import name_hint
-from dlio_hpc.cli import exit_codes, shell_completion
+from dlio_hpc.cli import exit_codes, given_runs, shell_completion
 from dlio_hpc.cli.verb_groups import ELSEWHERE, GROUPS, VERBS
 from dlio_hpc.config import defaults, shipped
 from dlio_hpc.files import url, user_folders
@@ -50,6 +50,13 @@ class RunsType(FolderType):
     """Type of the option --runs."""
 
     wanted = "the folder of jobs, such as dlio-runs"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        is_given = ctx is not None and param is not None and (
+            ctx.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE
+        )  # fmt: skip
+        given_runs.VALUE.set(value if is_given else None)
+        return super().convert(value, param, ctx)
 
 
 class NamedChoice(click.Choice):  # type: ignore[type-arg]

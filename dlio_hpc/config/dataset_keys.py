@@ -504,6 +504,16 @@ def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
     return tuple(reversed(chunk))
 
 
+def _wrong_compression(kind: FormatName, compression: str) -> str:
+    """Return the message for a compression that files of a format cannot have."""
+    own = FORMATS[kind].compressions[1:]
+    if not own:
+        return f"compression={compression} needs format={_COMPRESSING}, not {kind}"
+    others = [name for name, facts in FORMATS.items() if compression in facts.compressions]
+    where = f"{others[0]} only" if len(others) == 1 else " or ".join(others)
+    return f"compression={compression}: {kind} files take {' or '.join(own)}; {compression} is for {where}"
+
+
 def _check(dataset: Dataset) -> None:
     """Raise ValueError for a combination of keys that the dataset's format does not support."""
     kind, sample, compression = dataset.format, dataset.sample, dataset.compression
@@ -523,7 +533,7 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             compression not in FORMATS[kind].compressions,
-            f"compression={compression} needs format={_COMPRESSING}, not {kind}",
+            _wrong_compression(kind, compression),
         ),
         (
             dataset.level is not None and compression not in LEVELLED,

@@ -257,6 +257,11 @@ def check_options(key: str, options: tuple[str, ...]) -> None:
     command-line option that holds the options, for the message.
     """
     for option in options:
+        if key == "--job-option" and re.fullmatch(r"\w[\w.-]*", option):
+            raise ValueError(
+                f"-J {option}: -J is --job-option here, for an option of the batch system, such as --constraint=cpu; "
+                f"dlio-hpc names jobs itself; to keep jobs apart, give them their own folder: --runs {option}"
+            )
         if not option.startswith("-") or not option.isprintable():
             raise ValueError(
                 f"{key}: {option!r} must begin with - and be a single line, such as --constraint=cpu or "

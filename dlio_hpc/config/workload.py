@@ -366,8 +366,8 @@ def _check_section(override: str) -> None:
     everywhere = [*key_faults.keys_of(Workload), *key_faults.keys_of(Site, "site.")]
     hint = _OPTIONS.get(section) or key_faults.meant_of(section, [*sections, "site"], everywhere)
     raise ConfigError(
-        f"{serialization.of_override(override)}: unknown key {section!r}; {hint}known keys: {', '.join(sections)}, and "
-        "site.KEY for keys of the site"
+        f"{serialization.of_override(override)}: unknown key {section!r}; {hint}"
+        f"{key_faults.known_keys([*sections, 'site'], Workload, bool(hint))}"
     )
 
 

@@ -31,7 +31,7 @@ def listed(paths: Iterable[Path]) -> list[Path]:
             continue
         inside = of_folder(path)
         if not inside:
-            path_kinds.refuse_other(path, "Darshan logs")
+            path_kinds.refuse_other(path, "Darshan logs (*.darshan) or, for dlio-hpc characterize, a recording")
             raise ConfigError(
                 f"{path} is neither a recording nor a folder with Darshan logs (*{SUFFIX}); dlio-hpc record "
                 "makes a recording, and dlio-hpc darshan --summary also searches subfolders"

@@ -390,7 +390,8 @@ def require(stored: StoredDataset) -> None:
     if read(folder) is not None:
         raise ConfigError(f"the dataset in {folder} is unfinished; complete it with --generate auto")
     existing_names = sorted(path.parent.name for path in folder.parent.glob(rundir.DATASETS))
-    listing = f"existing: {', '.join(existing_names)}" if existing_names else "none exists"
+    absent = "none exists" if folder.parent.exists() else "the folder does not exist"
+    listing = f"existing: {', '.join(existing_names)}" if existing_names else absent
     raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({listing}); generate it with --generate auto")
 
 

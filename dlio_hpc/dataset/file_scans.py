@@ -3,13 +3,13 @@
 import os
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans, image_header, packed_scan, parquet_footer, tar_scan
+from dlio_hpc.dataset import array_scans, file_signatures, image_header, packed_scan, parquet_footer, tar_scan
 from dlio_hpc.dataset.inflate import MAGICS
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 from dlio_hpc.dataset.thrift_reader import Malformed
@@ -184,6 +184,17 @@ def scan(path: str, size: int, dataset: Dataset) -> ScannedFile:
         return _SCANS[dataset.format](path, size, dataset)
     except OSError as fault:
         raise _unreadable(path, fault) from fault
+    except ConfigError as fault:
+        if (what := file_signatures.foreign(_head(path), dataset.format)) == "":
+            raise
+        raise ConfigError(f"{path} {what}") from fault
+
+
+def _head(path: str) -> bytes:
+    """Return the first bytes of a file; none if it cannot be read."""
+    with suppress(OSError), _opened(path) as descriptor:
+        return os.pread(descriptor, file_signatures.HEAD, 0)
+    return b""
 
 
 def _unreadable(path: str, fault: OSError) -> ConfigError | InfrastructureError:

@@ -37,7 +37,7 @@ _JOB = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{6}(-\d+)?")
 _LEVEL = 3
 # Number of first bytes that show whether a file is a text. An archive is none: its second byte is no character.
 _HEAD = 64
-_WANTED = "the archive of a job, such as dlio-runs/archive/JOB.tar.zst"
+_WANTED = "the archive of a job, such as dlio-runs/archive/JOB.tar.zst, which dlio-hpc collect writes"
 # Maximum size in bytes of a recording (timeline, Darshan log) that is read into the memory of a login node. Other files
 # of a job are limited to rundir.LARGEST_DOCUMENT.
 LARGEST_RECORDING = 4 << 30

@@ -60,8 +60,7 @@ def _fields(path: Path) -> dict[str, object]:
 
 
 _KINDS = (
-    PathKind("a job of dlio-hpc; dlio-hpc report {path} shows it, and dlio-hpc collect writes its archive",
-             lambda path: (path / rundir.JOB).is_file()),
+    PathKind("a job of dlio-hpc; dlio-hpc report {path} shows it", lambda path: (path / rundir.JOB).is_file()),
     PathKind("a study of dlio-hpc; dlio-hpc report {path} shows it", lambda path: (path / rundir.STUDY).is_file()),
     PathKind("a recording; dlio-hpc characterize {path} derives its workload", _is_recording),
     PathKind("a part of a recording; give the recording: {recording}", lambda path: _recording_of(path) is not None),

@@ -134,6 +134,12 @@ def _without_effect(plan: Plan) -> Iterator[str]:
 def _unused_keys(workload: Workload, nodes: int) -> Iterator[str]:
     """Yield a note for each key of a workload that is set, but has no effect with the other keys."""
     reader, keys = workload.reader, workload.metadata
+    samples = workload.dataset.samples
+    if workload.reads_samples and samples < reader.batch_size and not reader.drop_last:
+        yield (
+            f"reader.batch_size={reader.batch_size}: the dataset has only {units.counted(samples, 'sample')}, so no "
+            "batch is full"
+        )
     if reader.drop_cache and not workload.reads_samples:
         yield f"reader.drop_cache: no effect, because {workload.kind_in_words} reads no samples"
     has_preprocessing = bool(reader.preprocess_time)

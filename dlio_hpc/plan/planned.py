@@ -63,7 +63,7 @@ def planned(options: Options, report: Callable[[str], None] = _silent) -> Planne
     except ConfigError as fault:
         raise type(fault)("; ".join((str(fault), *doubts))) from fault
     if options.existing is None:
-        for note in _absent_folders(options, drafted):
+        for note in (*_given_twice(options), *_absent_folders(options, drafted)):
             report(f"note: {note}")
     for note in dict.fromkeys((*doubts, *_layouts_without_effect(options, drafted))):
         report(f"note: {note}")
@@ -171,14 +171,39 @@ def _data_folders(options: Options) -> dict[str, tuple[Path, ...]]:
     return {"--ab": options.ab or (), "--data": () if options.data is None else (options.data,)}
 
 
+# Keys of the site that an option of the command line sets, too, and the fields of these options.
+_OF_OPTIONS = {
+    "site.queue": "queue", "site.account": "account", "site.walltime": "walltime",
+    "site.ranks_per_node": "ranks_per_node", "site.data": "data",
+}  # fmt: skip
+
+
+def _given_twice(options: Options) -> Iterator[str]:
+    """Yield a note for each key of the site that the user gives both with -S and by its own option, which counts."""
+    for text in options.overrides:
+        key, _, value = text.partition("=")
+        field = _OF_OPTIONS.get(key.strip(), "")
+        if field and getattr(options, field) and str(getattr(options, field)) != value.strip():
+            option = {"walltime": "time", "ranks_per_node": "ppn"}.get(field, field)
+            yield f"-S {key.strip()}={value} has no effect, because --{option} is given, too; leave one of them out"
+
+
 def _absent_folders(options: Options, drafted: Planned) -> Iterator[str]:
     """Yield a note for each folder for datasets that the user names and that does not exist."""
     for option, folders in _data_folders(options).items():
         for folder in (Path(plan.absolute(folder)) for folder in folders):
             if (link := _dead_link(folder)) is not None:
                 yield f"{option} {folder}: {link} here"
-            elif not folder.exists():
+            elif not folder.exists() and not _ends_without(drafted.study):
                 yield f"{option} {folder} does not exist{_use_of_folder(drafted.study, filesystem.existing(folder))}"
+
+
+def _ends_without(made: study.Study) -> bool:
+    """Return whether the command ends with an error if the folder for datasets does not exist: jobs run here, and read
+    a dataset that no job generates.
+    """
+    is_read = any(point.workload.dataset.is_generated for point in made.points)
+    return is_read and made.generate == "never" and made.site.scheduler == "local"
 
 
 def _use_of_folder(made: study.Study, place: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import serialization, units
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError, name_hint
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
@@ -125,7 +125,7 @@ def load(name: str) -> StudyFile:
     path = shipped.find(shipped.STUDIES, name)
     file = shipped.read(shipped.STUDIES, path, StudyFile)
     near = {name: structs.replace(part, workload=_near(path, part.workload)) for name, part in file.parts.items()}
-    verdict = file.verdict and structs.replace(file.verdict, criteria=_near(path, file.verdict.criteria))
+    verdict = file.verdict and structs.replace(file.verdict, criteria=_criteria(path, file.verdict.criteria))
     return structs.replace(file, workload=_near(path, file.workload), parts=near, verdict=verdict)
 
 
@@ -134,6 +134,22 @@ def _near(path: Path, name: str | None) -> str | None:
     if name is None or not name.endswith((".yaml", ".yml")) or not (path.parent / name).exists():
         return name
     return str(path.parent.absolute() / name)
+
+
+def _criteria(path: Path, name: str | None) -> str | None:
+    """Return the path of the criteria file `name` if it is next to the study file `path`; otherwise return `name`.
+    Raise ConfigError if there is no such file.
+    """
+    near = _near(path, name)
+    if near is None or not near.endswith((".yaml", ".yml")) or Path(near).exists():
+        return near
+    sought, stem = path.parent.absolute() / near, Path(near).stem
+    if stem in shipped.names(shipped.CRITERIA):
+        hint = f"did you mean the criteria {stem!r}? "
+    else:
+        hint = name_hint(sought.name, [file.name for file in sought.parent.glob("*.y*ml") if file != path.absolute()])
+    place = serialization.in_file(path, ("verdict", "criteria"))
+    raise ConfigError(f"{place}: verdict.criteria: there is no file {sought}; {hint}correct its name")
 
 
 class FileChanges(Struct, frozen=True):

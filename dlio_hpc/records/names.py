@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.base.units import counted, listed
 from dlio_hpc.batch import abandoned_files, job_record
 from dlio_hpc.dataset import folder_kinds
@@ -20,9 +20,12 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 
 def place(name: str, runs: Path) -> Path:
     """Return the path that `name` stands for: the directory `name` in the folder `runs` or, if the directory no longer
-    exists, the archive of the job. If neither exists, `name` is a path. See also _chosen().
+    exists, the archive of the job, which may also be given by its file name. If neither exists, `name` is a path. See
+    also _chosen().
     """
     below, archived = runs / name, runs / "archive" / (name + SUFFIX)
+    if name.endswith(SUFFIX) and not Path(name).exists():
+        archived = runs / "archive" / name
     is_archived = archived.is_file() and not below.exists() and not study_outcome.is_study(below)
     return _chosen(name, archived if is_archived else below)
 
@@ -43,6 +46,18 @@ def _chosen(name: str, inside: Path) -> Path:
     if here.is_dir() and inside.exists() and not here.samefile(inside):
         raise ConfigError(f"both {inside} and ./{name} exist; write the path of the one that is meant")
     return inside
+
+
+def study_of(path: Path) -> Path | None:
+    """Return the folder of the study that a job belongs to; None if it belongs to none. path: directory or archive of
+    the job.
+    """
+    name = path.name.removesuffix(SUFFIX)
+    folder = path.parent.parent if path.name.endswith(SUFFIX) else path.parent
+    with suppress(DlioError, OSError):
+        name = job_record.load(folder / name).study
+    study = folder / name
+    return study if name and study_outcome.is_study(study) else None
 
 
 def study_in(folder: Path) -> StudyOutcome:

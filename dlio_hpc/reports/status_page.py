@@ -1,12 +1,11 @@
 """Table of the states of jobs: first the jobs that need attention, then the others, each newest first."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc.base import units
+from dlio_hpc.base import own_commands, units
 from dlio_hpc.base.errors import DlioError, InvalidRun
 from dlio_hpc.batch import job_record, job_state, setup_failures
 from dlio_hpc.batch.job_state import JobSnapshot
@@ -119,12 +118,11 @@ def _notes(look: JobSnapshot, is_invalid: bool, is_uncollected: bool, runs: Path
         yield look.advice
     yield from (f"{failure.text()}." for failure in setup_failures.of_job(look.directory))
     if is_invalid:
-        yield "The numbers must not be used. dlio-hpc report JOB says why."
+        yield own_commands.with_runs("The numbers must not be used. dlio-hpc report JOB says why.", runs)
     elif job.state == "failed" and not newest.text:
-        yield "dlio-hpc report JOB says why it failed."
+        yield own_commands.with_runs("dlio-hpc report JOB says why it failed.", runs)
     if is_uncollected:
-        folder = "" if str(runs) == "dlio-runs" else f" -o {shlex.quote(str(runs))}"
-        yield f"The results are not archived. dlio-hpc collect{folder} archives them."
+        yield own_commands.with_runs("The results are not archived. dlio-hpc collect archives them.", runs)
 
 
 def _seconds_in(newest: job_record.Sighting) -> int:

@@ -87,7 +87,7 @@ def test_a_walltime_with_too_many_minutes_gets_the_right_one(text: str, meant: s
 
 def test_hours_and_minutes_are_refused_as_a_walltime() -> None:
     """Slurm and PBS read 1:30 as 90 seconds."""
-    with pytest.raises(ValueError, match=r"read as minutes and seconds; write 1h, 1m or 1:30:00"):
+    with pytest.raises(ValueError, match=r"read as minutes and seconds; for hours and minutes, write 90m or 1:30:00"):
         units.walltime("1:30")
 
 

@@ -172,7 +172,7 @@ def test_a_dataset_that_does_not_fit_is_refused(run: Run, small: Path) -> None:
 
 def test_without_a_dataset_never_says_what_there_is(run: Run, small: Path) -> None:
     refused = run("dlio-submit", small, "-d", "data", "--generate", "never", "--wait")
-    assert (refused.code, "(none exists); generate it with --generate auto" in refused.err) == (2, True)
+    assert (refused.code, "(the folder does not exist); generate it with --generate auto" in refused.err) == (2, True)
     made = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"]
     refused = run("dlio-submit", small, "-d", "data", "--generate", "never", "-S", "dataset.files=7")
     assert refused.code == 2

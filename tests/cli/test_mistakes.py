@@ -17,14 +17,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import click
 import h5py
 import numpy as np
 import pytest
 
+from dlio_hpc.base import own_commands
+from dlio_hpc.cli import verbs
 from dlio_hpc.config import site, workload
 from dlio_hpc.files import rundir
 from tests.conftest import runner
-from tests.support import planning, recordings
+from tests.support import planning, recordings, studies
 
 Files = Mapping[str, str | bytes]
 
@@ -176,7 +179,7 @@ OVERRIDES = (
     Mistake(
         "key of dlio_benchmark",
         DEMO + "-S dataset.num_files_train=8",
-        ("'num_files_train'", "known keys: format, files"),
+        ("'num_files_train'; did you mean 'files'?", "dlio-hpc schema workload --text lists all keys"),
     ),
     Mistake("key of the site", DEMO + "-S layout.stripe_count=8", ("'layout'; did you mean 'site.layout'?",)),
     Mistake("section site misspelt", DEMO + "-S sites.depth=2", ("'sites'; did you mean 'site'?",)),
@@ -329,9 +332,7 @@ OPTIONS = (
     ),
     Mistake("no account", MACHINE, ("site perlmutter requires an account: --account NAME", "DLIO_HPC_ACCOUNT=NAME")),
     Mistake("no data folder", "dlio-submit demo -s perlmutter -A m1 --dry-run", ("$PSCRATCH/dlio-data", "use --data")),
-    Mistake(
-        "option for the batch system", DEMO + "-J hold", ("--job-option: 'hold' must begin with -", "--constraint=cpu")
-    ),
+    Mistake("option for the batch system", DEMO + "-J hold", ("-J hold: -J is --job-option here", "--constraint=cpu")),
     Mistake(
         "more CPUs than a node has",
         MACHINE + "-A m1 --ppn 4 -S site.depth=128",
@@ -1080,7 +1081,7 @@ LINES = (
     Mistake("times of a step", DEMO + "-P compute.time=5,50", ("found '50', which is 50 s; give the unit",)),
     Mistake("time of a sample", DEMO + "-S reader.preprocess_time=20", ("which is 20 s; give the unit",)),
     Mistake("hours or minutes", DEMO + "-t 2:00",
-            ("found '2:00', which batch systems read as minutes and seconds; write 2h, 2m or 2:00:00",)),
+            ("found '2:00', which batch systems read as minutes and seconds; for hours", "write 120m or 2:00:00")),
     Mistake("options of fio", DEMO + "--ioengine=libaio --iodepth=16",
             ("No such option '--ioengine'", "a setting of the workload, such as -S reader.engine=io_uring")),
     Mistake("option that is like no other", DEMO + "--zzqqxx 3", ("No such option '--zzqqxx'.\n",)),
@@ -1320,7 +1321,7 @@ HABITS = (
     Mistake("two jobs to compare", "dlio-hpc compare done done",
             ("To compare the second with the first: dlio-hpc compare done --baseline done",), code=4),
     Mistake("suite with criteria that do not exist", "dlio-submit --suite s.yaml -s local -d data --dry-run",
-            ("verdict.criteria of the suite: there is no file /", "/contract.yml; correct its name"),
+            ("s.yaml, line 4: verdict.criteria: there is no file /", "/contract.yml; correct its name"),
             {"s.yaml": "name: s\nworkload: demo\nparts: {a: {sweep: {reader.read_threads: [1, 2]}}}\n"
                        "verdict: {criteria: contract.yml}\n"}),
     Mistake("file that is no YAML file", "dlio-submit job.fio -s local --dry-run",
@@ -1965,8 +1966,83 @@ WORDS = (
       for name, meant in {"PARTITION": "QUEUE", "WALLTIME": "TIME", "PROJECT": "ACCOUNT", "NTASKS": "PPN"}.items()),
 )  # fmt: skip
 
+_MINE = "name: s\nworkload: demo\nparts: {a: {sweep: {reader.read_threads: [1, 2]}}}\n"
+_READS = "but the workload reads npz; "
+_OF_FILES = {
+    "photo": (b"\xff\xd8\xff\xe0", "a JPEG image", "set -S dataset.format=jpeg"),
+    "picture": (b"\x89PNG\r\n\x1a\n", "a PNG image", "set -S dataset.format=png"),
+    "hdf5": (b"\x89HDF\r\n\x1a\n", "an HDF5 file", "set -S dataset.format=hdf5"),
+    "npy": (b"\x93NUMPY\x01\0", "an npy file", "set -S dataset.format=npy"),
+    "parquet": (b"PAR1\x15\x04", "a Parquet file", "set -S dataset.format=parquet"),
+    "tar": (bytes(257) + b"ustar\0", "a tar file", "set -S dataset.format=tar"),
+    "gzip": (b"\x1f\x8b\x08", "compressed with gzip", "unpack it (gunzip)"),
+}
+FIRST_LOOKS = (
+    Mistake("archive beside the jobs with another name", "dlio-hpc report dne.tar.zst -o runs",
+            ("no archive 'dne.tar.zst' in runs; did you mean 'done.tar.zst'?", "dlio-hpc collect -o runs dne"),
+            {"runs/archive/done.tar.zst": _CUT}),
+    Mistake("archive in the folder of archives", "dlio-hpc report done.tar.zst -o runs", ("runs/archive/done.tar.zst",),
+            {"runs/archive/done.tar.zst": _CUT}, code=3),
+    *(Mistake(f"folder of jobs in commands: {line}", f"dlio-hpc {line} nosuch -o dlio-runs/archive/..",
+              ("(dlio-hpc status -o dlio-runs/archive/.. lists jobs)",))
+      for line in ("report", "collect", "cancel", "compare")),
+    Mistake("name of a job for -J", DEMO + "-J nightly1",
+            ("-J nightly1: -J is --job-option here", "dlio-hpc names jobs itself", "--runs nightly1")),
+    Mistake("section given twice", DRY,
+            ("w.yaml, line 4: key 'reader' is given twice (also on line 3); merge the two sections",),
+            _w(W + "reader: {batch_size: 1}\nreader: {read_threads: 2}\n")),
+    Mistake("one walltime for a queue", OWN,
+            ("queues.debug.walltime: found text '1:00:00'", "for any number of nodes: {1: 1:00:00}"),
+            _site("queues: {debug: {walltime: 1:00:00}}\n")),
+    Mistake("unknown key with many known ones", DEMO + "-S reader.qwer=1",
+            ("known keys: loader, mode", "and 22 more; dlio-hpc schema workload --text lists all keys")),
+    Mistake("key misspelt, and where keys are listed", OWN,
+            ("'walltme'; did you mean 'walltime'? dlio-hpc schema site --text lists all keys",),
+            _site("walltme: 1:00:00\n")),
+    Mistake("key of a criterion misspelt", "dlio-hpc accept done --criteria c.yaml",
+            ("did you mean 'min_au'? dlio-hpc schema criteria --text lists all keys",), _criteria("min_auu: 90%")),
+    Mistake("suite and the name of its criteria", "dlio-submit --suite in/su.yaml -s local --dry-run",
+            ("in/su.yaml, line 4: verdict.criteria: there is no file /", "in/mine.yml; did you mean 'mine.yaml'?"),
+            {"in/su.yaml": f"{_MINE}verdict: {{criteria: mine.yml}}\n", "in/mine.yaml": "name: c\n"}),
+    Mistake("metric by its title", "dlio-submit --suite su.yaml -s local --dry-run",
+            ("verdict.metrics[0]: found 'samples/s'; did you mean 'samples_per_s'?",),
+            {"su.yaml": f"{_MINE}verdict: {{metrics: [samples/s]}}\n"}),
+    Mistake("workload in place of its job", "dlio-hpc report demo",
+            ("'demo' is a workload; its newest job in dlio-runs is demo-2",)),
+    Mistake("workload without a job", "dlio-hpc report cosmoflow",
+            ("'cosmoflow' is a workload, which has no job there",)),
+    Mistake("workload in place of a dataset", "dlio-hpc datasets remove demo -d data",
+            ("'demo' is a workload, and the datasets in", "are npz-1;"), {"data/npz-1/dlio-dataset.json": "{}"}),
+    *(Mistake(f"file of another format: {name}", DEMO + "-d data --existing '*'",
+              (f"a.bin is {kind}, {_READS}{advice}, or choose another pattern",),
+              {"data/a.bin": begin + bytes(600)})
+      for name, (begin, kind, advice) in _OF_FILES.items()),
+    *(Mistake(f"npz files for {name}", DEMO + f"-d data --existing '*' -S dataset.format={name}",
+              (f"a zip file, as npz files are, but the workload reads {name}; set -S dataset.format=npz",),
+              {"data/a.bin": b"PK\x03\x04" + bytes(600)})
+      for name in ("hdf5", "npy", "tfrecord", "jpeg", "parquet", "tar")),
+    Mistake("compression of another format", DEMO + "-S dataset.format=tfrecord -S dataset.compression=lzf",
+            ("compression=lzf: tfrecord files take gzip or zlib; lzf is for hdf5 only",)),
+    Mistake("option of record after the command", "dlio-hpc record nosuch -o rec",
+            ("note: -o rec comes after the command and was passed to it; put options of record before the command",
+             "cannot run nosuch")),
+    Mistake("job to characterize", "dlio-hpc characterize dlio-runs/done",
+            ("dlio-runs/done is a job of dlio-hpc", "needs Darshan logs (*.darshan) or", "a recording")),
+    Mistake("hours and minutes as a time limit", DEMO + "-t 1:30", ("write 90m or 1:30:00",)),
+    Mistake("batch that is larger than the dataset",
+            DEMO + "-S dataset.files=1 -S dataset.samples_per_file=4 -S reader.batch_size=99",
+            ("note: reader.batch_size=99: the dataset has only 4 samples, so no batch is full",), code=0),
+    *(Mistake(f"queue, account or time by two options: {key}", MACHINE + f"-A a -S site.{key}=x {option}",
+              (f"note: -S site.{key}=x has no effect, because {option.split()[0]} is given, too",), code=0)
+      for key, option in {"queue": "--queue regular", "account": "--account b"}.items()),
+    Mistake("dataset folder that does not exist, and no generation",
+            "dlio-submit demo -s local -d nosuch --generate never",
+            ("no dataset npz-", "/nosuch (the folder does not exist)")),
+)  # fmt: skip
+
 
 TABLES = {
+    "first looks": FIRST_LOOKS,
     "sections": SECTIONS, "words": WORDS,
     "nearby": NEARBY,
     "blanks": BLANKS,
@@ -2105,6 +2181,41 @@ def test_the_id_of_the_batch_system_names_the_job(place: Path, tmp_path: Path) -
     done = runner(tmp_path)("dlio-hpc", "wait", "123456")
     assert done.code == 2
     assert "did you mean 'done', which has this id in the batch system?" in done.err
+
+
+def test_a_job_of_a_study_names_the_study_to_resume(tmp_path: Path) -> None:
+    made = studies.make(tmp_path / "dlio-runs", studies.asked("demo", "reader.batch_size=4,8"))
+    folder = studies.write(made, lambda point, repeat: 1.0)
+    (job, *_) = sorted(path.parent.name for path in folder.parent.glob(f"{folder.name}-*/{rundir.JOB}"))
+    done = runner(tmp_path)("dlio-submit", "--resume", job)
+    assert done.code == 2
+    assert f"{job} is a job of the study {folder.name}; give the study: --resume {folder.name}" in done.err
+
+
+def test_an_archive_in_the_current_folder_comes_before_the_one_beside_the_jobs(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "dlio-runs" / "archive", tmp_path / "dlio-runs" / "archive")
+    (kept,) = (tmp_path / "dlio-runs" / "archive").glob("*.tar.zst")
+    (tmp_path / kept.name).write_bytes(_CUT)
+    assert runner(tmp_path)("dlio-hpc", "report", kept.name).code == 3
+    (tmp_path / kept.name).unlink()
+    assert runner(tmp_path)("dlio-hpc", "report", kept.name).code == 0
+
+
+def test_one_queue_given_twice_needs_no_note(tmp_path: Path) -> None:
+    line = shlex.split(MACHINE.replace("-d .", "-d data") + "-A a -S site.queue=debug --queue debug")
+    assert "has no effect" not in runner(tmp_path)(*line).err
+
+
+def test_verbs_of_commands_in_messages_take_the_folder_of_jobs() -> None:
+    text = "dlio-hpc status lists jobs; dlio-hpc wait /a/job; dlio-hpc report -o x done"
+    assert own_commands.with_runs(text, "../my runs").startswith(
+        "dlio-hpc status -o '../my runs' lists jobs; dlio-hpc wait /a"
+    )
+    assert own_commands.with_runs(text, "dlio-runs") == own_commands.with_runs(text, None) == text
+    for verb in own_commands.VERBS:
+        command = verbs.cli.get_command(click.Context(verbs.cli), verb)
+        assert command is not None
+        assert any({"-o", "--runs"} <= set(param.opts) for param in command.params), verb
 
 
 def test_the_same_log_twice_is_no_comparison(place: Path, tmp_path: Path) -> None:

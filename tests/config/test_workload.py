@@ -190,7 +190,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             ("dataset.format=csv", "dataset.compression=gzip"),
             "compression=gzip needs format=tfrecord (gzip, zlib) or hdf5",
         ),
-        (("dataset.compression=lzf",), "zlib) or hdf5 (gzip, lzf) or npz (gzip), not npz"),
+        (("dataset.compression=lzf",), "compression=lzf: npz files take gzip; lzf is for hdf5 only"),
         (
             ("dataset.format=raw", *_ARRAYS),
             "dataset: arrays needs format=tar or npz or hdf5; a file of format=raw cannot",

@@ -93,7 +93,7 @@ def test_a_dry_run_writes_nothing(run: Run, photos: Path, tmp_path: Path) -> Non
         (("--dataset-size", "1MiB"), "an existing dataset keeps its size"),
         (("--generate", "only"), "--generate only: an existing dataset is read as it is and never generated"),
         (("--generate", "separate"), "--generate separate: an existing dataset"),
-        (("-S", "dataset.format=tfrecord"), "is not a TFRecord file"),
+        (("-S", "dataset.format=tfrecord"), "is a JPEG image, but the workload reads tfrecord"),
         (("-S", "dataset.format=csv"), "format=csv"),
         (("-S", "dataset.file_access=shared"), "file_access=shared needs files=1, not 11"),
         (("-S", "reader.verify_content=all"), "set verify_content=none"),
