@@ -26,6 +26,8 @@ LEAST_LARGE, MOST_LATENCY_S = 1 << 20, 1.0
 # Limit of the time of a step or a sample that options may give without a unit.
 MOST_STEP_S = 10.0
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
+# A number of seconds, minutes or hours that is too long for a time limit. Larger ones may not be converted to float.
+_TOO_LONG = 10**12
 
 
 # Counts. They are limited to integers that a double represents exactly, because timelines and JSON readers require
@@ -190,7 +192,7 @@ def walltime(value: object) -> Walltime:
                 f"write {hours * 60 + minutes}m or {match[2]}:{match[3]}:00"
             )
         days, hours, minutes, secs = (int(field or 0) for field in match.groups())
-        total = float(((days * 24 + hours) * 60 + minutes) * 60 + secs)
+        total = float(min(((days * 24 + hours) * 60 + minutes) * 60 + secs, _TOO_LONG))
         if max(minutes, secs) > 59 or (match[1] and hours > 23):
             raise ValueError(
                 f"found {plainly(value)}; minutes and seconds are at most 59, and hours after days at most 23; write "
@@ -198,7 +200,7 @@ def walltime(value: object) -> Walltime:
             )
     else:
         number, unit = _split(value, _SECONDS, expected)
-        total = number * (_SECONDS[unit] if unit else 60.0)
+        total = min(number, _TOO_LONG) * (_SECONDS[unit] if unit else 60.0)
     if not 1 <= total <= _MOST_SECONDS:
         raise _unusable(value, "a time limit between a second and a year, such as 30m")
     return Walltime(total)

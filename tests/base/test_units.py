@@ -62,7 +62,7 @@ def test_walltime(text: object, expected: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "abc", "1:2:3:4", "0", "-5", "1:-1", ":", None, True, "1-", "1-1:2:3:4"],
+    ["", "abc", "1:2:3:4", "0", "-5", "1:-1", ":", None, True, "1-", "1-1:2:3:4", 10**400, "9" * 400 + "h", 1e300],
 )
 def test_what_is_no_walltime(text: object) -> None:
     with pytest.raises(ValueError, match=r"found .*; use "):
