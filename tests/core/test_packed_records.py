@@ -140,8 +140,8 @@ def test_each_sample_once_in_the_same_order(
         (("reader.interleave=2", "reader.shuffle.samples=false"), "loading a whole file; leave interleave null"),
         (("reader.direct=true",), "no chunk, no compression"),
         (("reader.engine=io_uring",), "no chunk, no compression"),
-        (("dataset.compression=lzf",), "compression=lzf needs format=tfrecord (gzip, zlib) or hdf5 (gzip, lzf)"),
-        (("dataset.format=npz",), "compression=zlib needs format=tfrecord (gzip, zlib)"),
+        (("dataset.compression=lzf",), "compression=lzf: tfrecord files take gzip or zlib; lzf is for hdf5 only"),
+        (("dataset.format=npz",), "compression=zlib: npz files take gzip; zlib is for tfrecord only"),
     ],
     ids=str,
 )
