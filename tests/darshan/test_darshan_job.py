@@ -512,7 +512,7 @@ def test_a_run_that_was_stopped_has_a_log_of_what_it_did(darshan: Darshan) -> No
 
 
 def test_ranks_that_are_ended_at_the_limit_leave_their_live_records(darshan: Darshan) -> None:
-    done = darshan.submit("-t", "6s", "-S", "reader.preprocess_time=30s", "-S", "reader.prefetch=0")
+    done = darshan.submit("-t", "10s", "-S", "reader.preprocess_time=30s", "-S", "reader.prefetch=0")
     assert done.code == 7, done.err
     assert done.job["state"] == "timeout"
     assert len(list((_folder(done.job) / "live").iterdir())) == RANKS
