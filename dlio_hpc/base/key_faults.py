@@ -121,10 +121,8 @@ def known_keys(fields: Sequence[str], file: Any, has_hint: bool) -> str:
     command = "" if schema is None else f"dlio-hpc schema {schema} --text lists all keys"
     if has_hint and command:
         return command
-    listed = f"known keys: {', '.join(fields[:_MOST_KNOWN])}"
-    if len(fields) <= _MOST_KNOWN:
-        return listed
-    return "; ".join(filter(None, [f"{listed} and {len(fields) - _MOST_KNOWN} more", command]))
+    known = f"known keys: {units.listed(fields, _MOST_KNOWN)}"
+    return f"{known}; {command}" if command and len(fields) > _MOST_KNOWN else known
 
 
 def meant(name: str, known: Sequence[str], kind: Any) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from dlio_hpc.base import own_commands
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
@@ -23,8 +24,7 @@ from dlio_hpc.documents.files import (
 )
 from dlio_hpc.files.rundir import ARCHIVE_SUFFIX
 
-# Default of the option --runs of other commands.
-_RUNS = Path("dlio-runs")
+_RUNS = Path(own_commands.USUAL)
 _ARCHIVES = argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
 
 

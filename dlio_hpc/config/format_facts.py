@@ -18,7 +18,8 @@ class FormatFacts(NamedTuple):
     several requests, although the dataset has no arrays. size_step: number of bytes of which random sizes of samples
     differ from the mean by a multiple. varies_arrays: whether samples of several arrays may have random sizes.
     timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
-    packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone.
+    packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone. package: name
+    in plan/packages.py of the package that framework mode needs in addition to the dependencies of dlio-hpc.
     """
 
     title: str
@@ -39,10 +40,11 @@ class FormatFacts(NamedTuple):
     size_step: int = 1
     varies_arrays: bool = False
     timed_call: str = ""
+    package: str = ""
 
 
 _IMAGE = FormatFacts(
-    "", "Pillow", loads_whole=True, chooses_requests=True, holds_bytes=True, holds_image=True,
+    "", "Pillow", loads_whole=True, chooses_requests=True, holds_bytes=True, holds_image=True, package="pillow",
     least=1024,  # headers, and a picture of a few pixels
 )  # fmt: skip
 
@@ -68,9 +70,15 @@ FORMATS: dict[FormatName, FormatFacts] = {
     "jpeg": _IMAGE._replace(title="JPEG"),
     "png": _IMAGE._replace(title="PNG"),
     "raw": FormatFacts("plain bytes", "Python", loads_whole=True, holds_bytes=True),
-    "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True),
+    "csv": FormatFacts("CSV", "pandas", loads_whole=True, chooses_requests=True, package="pandas"),
     "parquet": FormatFacts(
-        "Parquet", "pyarrow", chooses_requests=True, caches_open=True, stays_open=True, splits_samples=True
+        "Parquet",
+        "pyarrow",
+        chooses_requests=True,
+        caches_open=True,
+        stays_open=True,
+        splits_samples=True,
+        package="pyarrow",
     ),
     "tar": FormatFacts(
         "webdataset shards",

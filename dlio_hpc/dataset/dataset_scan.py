@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -15,7 +16,7 @@ from msgspec import structs
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import ConfigError, InvalidRun
-from dlio_hpc.base.units import counted
+from dlio_hpc.base.units import counted, listed
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Chunk, Dataset, Sample, Scan
 from dlio_hpc.dataset import existing_files, file_scans, sample_index
 from dlio_hpc.dataset.existing_files import Listing
@@ -176,7 +177,7 @@ def _facts(listing: Listing, files: list[ScannedFile]) -> FileFacts:
         for name, file in zip(listing.names, files, strict=True)
         if file.columns
     }
-    names = _common(listing, columns, "columns", _listed) or ()
+    names = _common(listing, columns, "columns", partial(listed, most=_NAMED)) or ()
     sizes = np.sum([[size for _, size in file.columns] for file in files if file.columns], axis=0).tolist()
     return FileFacts(packing, tuple(zip(names, sizes, strict=True)) if names else ())
 
@@ -191,10 +192,6 @@ def _common(listing: Listing, of_files: dict[str, F], what: str, text: Callable[
                 f"{text(of_files[first])}; choose a pattern that matches only files with the same {what}"
             )
     return None if first is None else of_files[first]
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _key_of(dtype: str) -> str:

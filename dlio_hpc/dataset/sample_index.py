@@ -94,8 +94,7 @@ class SampleIndex(NamedTuple):
     the samples before each sample; the last element is the total size of all samples. It is None if all samples have
     the same size. names: bytes of the names of all files, one name after the other. name_ends (files): end of each name
     in `names`. array: form of the arrays in the files; None for formats without arrays. facts: facts about files
-    without arrays. members: members of the samples of tar files;
-    None for other formats.
+    without arrays. members: members of the samples of tar files; None for other formats.
     """
 
     folder: str

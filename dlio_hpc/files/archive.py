@@ -21,7 +21,7 @@ from typing import IO, NamedTuple
 import zstandard
 from msgspec import Struct
 
-from dlio_hpc.base import serialization, units
+from dlio_hpc.base import own_commands, serialization, units
 from dlio_hpc.base.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
 from dlio_hpc.files import archive_members, path_kinds, rundir, safe_folders
 from dlio_hpc.files.archive_members import Members, Packed, TarMember
@@ -472,7 +472,7 @@ def _is_text(head: bytes) -> bool:
 
 def _archive_of(path: Path) -> str:
     """Return a suggestion if `path`, which does not exist, is the name of a job with an archive in the usual folder."""
-    usual = Path("dlio-runs", "archive", f"{path.name}{SUFFIX}")
+    usual = Path(own_commands.USUAL, "archive", f"{path.name}{SUFFIX}")
     return f"did you mean {str(usual)!r}? " if usual.is_file() else ""
 
 

@@ -66,12 +66,10 @@ def _of(workload: Workload) -> Iterator[str]:
     reader, is_framework = workload.reader, workload.reader.mode == "framework"
     if reader.loader != "native":
         yield reader.loader
-    if workload.dataset.format == "csv" and is_framework:
-        yield "pandas"
-    if FORMATS[workload.dataset.format].holds_image and is_framework and reader.loader != "tensorflow":
-        yield "pillow"
-    if workload.dataset.format == "parquet" and is_framework:
-        yield "pyarrow"
+    facts = FORMATS[workload.dataset.format]
+    is_decoded_by_tensorflow = facts.holds_image and reader.loader == "tensorflow"
+    if is_framework and facts.package and not is_decoded_by_tensorflow:
+        yield facts.package
     if reader.access == "collective" and is_framework:
         yield "parallel h5py"
     if workload.checkpoint is not None:

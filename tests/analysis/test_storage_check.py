@@ -271,8 +271,8 @@ def test_disks_that_delivered_less_than_the_kernel_counted_prove_memory() -> Non
     ],
 )
 def test_neighbouring_pages_do_not_hide_those_in_memory(read: int, resident: float, outcome: str) -> None:
-    """Of a dataset of 256 MiB, 4 % may be all that an epoch of 16 MiB reads in random order. The count has more bytes
-    than were read, because neighbouring pages are fetched, too.
+    """An epoch reads 16 MiB of 256 MiB in random order. If 4 % of all pages are in memory, they may be 64 % of those
+    that it reads. The kernel counts more bytes than the epoch reads, because it fetches neighbouring pages, too.
     """
     counts = {"bytes_read": read * MIB, "storage_bytes_read": 300 * MIB, "page_cache_fraction": resident}
     verdict = _judge("ext4", counts, shuffle=Shuffle(files=True, samples=True))

@@ -288,7 +288,7 @@ def test_streams_take_less_memory_than_a_batch(tmp_path: Path) -> None:
 
 
 def test_members_of_a_gzip_file_follow_each_other() -> None:
-    """As tools that compress in parallel write them, and as TensorFlow reads them."""
+    """Tools that compress in parallel write such files, and TensorFlow reads them."""
     data = gzip.compress(b"abc" * 100_000) + gzip.compress(b"") + gzip.compress(b"x")
     for size in (1, 7, 1 << 20):
         parts = iter([data[at : at + size] for at in range(0, len(data), size)])

@@ -227,13 +227,7 @@ def test_images(tmp_path: Path, loader: LoaderName, mode: str, shuffle: Shuffle)
 @pytest.mark.parametrize(
     "keys",
     [
-        {"direct": True},
-        {"engine": "io_uring"},
-        {"load": "memory", "shuffle": {"files": True}},
-        {"transfer_size": "512"},
-        {"transfer_size": "1 MiB", "batch_size": 7},
-        {"mode": "framework", "transfer_size": "64"},
-        {"keep_open": True},
+        *existing.WAYS,
         {"shuffle": {"files": True, "samples": True, "ascending": True}},
     ],
     ids=str,

@@ -63,14 +63,8 @@ def test_shards_with_different_numbers_of_samples(
 @pytest.mark.parametrize(
     "keys",
     [
-        {"direct": True},
-        {"engine": "io_uring"},
-        {"load": "memory", "shuffle": {"files": True}},
-        {"transfer_size": "512"},
-        {"transfer_size": "1 MiB", "batch_size": 7},
-        {"mode": "framework", "transfer_size": "64"},
+        *existing.WAYS,
         {"mode": "framework", "transfer_size": "1 MiB", "interleave": 4},
-        {"keep_open": True},
     ],
     ids=str,
 )

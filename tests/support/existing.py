@@ -16,6 +16,16 @@ from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.core.formats.tfrecord import head, masked_crc
 from dlio_hpc.dataset import dataset_scan, sample_index
 
+# Keys of readers with which each format can be read.
+WAYS: tuple[dict[str, Any], ...] = (
+    {"direct": True},
+    {"engine": "io_uring"},
+    {"load": "memory", "shuffle": {"files": True}},
+    {"transfer_size": "512"},
+    {"transfer_size": "1 MiB", "batch_size": 7},
+    {"mode": "framework", "transfer_size": "64"},
+    {"keep_open": True},
+)
 # Numbers of records of the files that the tests write: different ones, and none.
 COUNTS = (5, 9, 0, 3, 12, 1, 7)
 
