@@ -20,6 +20,7 @@ class FormatFacts(NamedTuple):
     timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
     packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone. package: name
     in plan/packages.py of the package that framework mode needs in addition to the dependencies of dlio-hpc.
+    suffixes: ends of the names of the files that a container has, if it has several; see dataset/stored_parts.py.
     """
 
     title: str
@@ -41,6 +42,7 @@ class FormatFacts(NamedTuple):
     varies_arrays: bool = False
     timed_call: str = ""
     package: str = ""
+    suffixes: tuple[str, ...] = ()
 
 
 _IMAGE = FormatFacts(
