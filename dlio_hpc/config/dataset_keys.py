@@ -22,6 +22,10 @@ TFRECORD_FRAME = 16
 TAR_BLOCK = 512
 # Bytes of which the size of a tar file is a multiple: 20 blocks, as tarfile and GNU tar write it.
 TAR_RECORD = 20 * TAR_BLOCK
+# Bytes of the index of a file of tokens: of its header and its end, and of each document.
+TOKEN_INDEX = (42, 20)
+# Most tokens of a document, whose number the index has as an int32.
+_MOST_TOKENS = 2**31 - 1
 # Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
 _LARGEST_MEMBER = 2**33
 # Default level of gzip and zlib; the best level in the DLIO paper (Figs. 11, 12).
@@ -148,6 +152,17 @@ class Column(Struct, frozen=True, forbid_unknown_fields=True):
         return self.size * COLUMN_BYTES[self.dtype]
 
 
+class Documents(Struct, frozen=True, forbid_unknown_fields=True):
+    """Documents in files of tokens. Their lengths are random in the same way as sizes of samples."""
+
+    tokens: Annotated[int, Meta(ge=1, le=2**30)]
+    """Mean number of tokens of a document. The last document of a file may have up to twice as many. Example: 1000"""
+    stdev: Annotated[int, Meta(ge=1, le=2**27)] | None = None
+    """Standard deviation of the number of tokens; null: all documents but the last of a file have one length. Example:
+    400
+    """
+
+
 class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     """A small file that is read or written in addition to the samples."""
 
@@ -239,7 +254,10 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
     file. Example: images
     """
     sample_bytes: units.Size | None = None
-    """Size of each sample in raw files that hold several samples; null: each file is one sample. Example: 150 KiB"""
+    """Size of each sample in raw files that hold several samples; null: each file is one sample. For the format
+    indexed: size of a sample of N + 1 tokens across documents; null: each sequence of the index is a sample. Example:
+    150 KiB
+    """
     rows: bool = False
     """Whether the first axis of the array in an npy file counts samples; false: each npy file is one sample. Example:
     true
@@ -256,7 +274,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar", "indexed"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -290,6 +308,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     row_group: units.Positive | None = None
     """Number of samples in each row group of a Parquet file; null: as many as fit into 128 MiB, but at least one. The
     last row group of a file may have fewer. Example: 6144
+    """
+    documents: Documents | None = None
+    """Documents in files of the format indexed. A sample of N + 1 tokens then begins at every Nth token of the
+    documents in random order, and is read with one request for each document that it touches, as by the GPTDataset of
+    Megatron-LM; null: each sample is a document. Example: {tokens: 1000, stdev: 400}
     """
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
@@ -471,11 +494,34 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def framing_bytes(self) -> int:
-        """Bytes of headers and padding in a tar dataset, and about those of the ends of its files."""
+        """Bytes of headers and padding in a tar dataset, and about those of the ends of its files; bytes of the indexes
+        of files of tokens.
+        """
+        if FORMATS[self.format].holds_tokens:
+            return self.files * (TOKEN_INDEX[0] + TOKEN_INDEX[1] * self.documents_per_file)
         if self.format != "tar":
             return 0
         sizes = self.arrays or (self.sample.size,)
         return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) + self.files * TAR_RECORD
+
+    @property
+    def joins_documents(self) -> bool:
+        """Whether a sample is a run of tokens across documents, and not one document."""
+        if self.existing is not None:
+            return FORMATS[self.format].holds_tokens and self.existing.sample_bytes is not None
+        return self.documents is not None
+
+    @property
+    def tokens_per_file(self) -> int:
+        """Tokens in each generated file whose samples are runs across documents. Two samples share a token."""
+        return self.samples_per_file * (self.sample.size // self.sample.item_bytes - 1) + 1
+
+    @property
+    def documents_per_file(self) -> int:
+        """Number of documents in each generated file of tokens."""
+        if self.documents is None:
+            return self.samples_per_file
+        return max(1, self.tokens_per_file // self.documents.tokens)
 
     @property
     def is_stored(self) -> bool:
@@ -585,6 +631,7 @@ def _check(dataset: Dataset) -> None:
             f"{', '.join(ITEM_BYTES)}. Leave stored_dtype null"
         )
     _check_images(dataset)
+    _check_tokens(dataset)
     if dataset.arrays is not None:
         _check_arrays(dataset, dataset.arrays)
     if dataset.is_chunked:
@@ -610,8 +657,9 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
             f"existing.array is for HDF5 and npz; format={kind} has no named arrays; leave array null",
         ),
         (
-            existing.sample_bytes is not None and kind != "raw",
-            f"existing.sample_bytes is for format=raw; the scan takes the sizes from {kind} files; leave it null",
+            existing.sample_bytes is not None and kind != "raw" and not FORMATS[kind].holds_tokens,
+            f"existing.sample_bytes is for format=raw and indexed; the scan takes the sizes from {kind} files; leave it "
+            "null",
         ),
         (
             existing.rows and kind != "npy",
@@ -710,6 +758,31 @@ def _check_images(dataset: Dataset) -> None:
 
 def _pixels(image: ImageShape | None) -> str:
     return "" if image is None else f"{image.width} x {image.height} pixels"
+
+
+def _check_tokens(dataset: Dataset) -> None:
+    """Raise ValueError for keys of tokens that do not fit the format, or for samples that no file of tokens has."""
+    kind, sample = dataset.format, dataset.sample
+    has_tokens, tokens = FORMATS[kind].holds_tokens, dataset.sample.size // dataset.sample.item_bytes
+    refuse(
+        (
+            dataset.documents is not None and (not has_tokens or dataset.existing is not None),
+            "documents is for generated files of format=indexed; leave documents null",
+        ),
+        (
+            has_tokens and dataset.existing is None and sample.array_dtype == "float16",
+            "sample.dtype: tokens of format=indexed cannot be float16; use uint8, int16, int32 or int64",
+        ),
+        (
+            dataset.documents is not None and (sample.stdev is not None or tokens < 2),
+            "documents needs samples of one size, of two or more tokens: leave sample.stdev null, and set "
+            "sample.shape: [N + 1] for sequences of N tokens",
+        ),
+        (
+            has_tokens and dataset.existing is None and sample.largest // sample.item_bytes > _MOST_TOKENS,
+            f"format=indexed: a sample has at most {_MOST_TOKENS} tokens; lower the size of the sample",
+        ),
+    )
 
 
 def _check_columns(dataset: Dataset) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "null"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "indexed", "null"]
 Compression = Literal["none", "gzip", "zlib", "lzf"]
 
 
@@ -20,7 +20,8 @@ class FormatFacts(NamedTuple):
     timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
     packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone. package: name
     in plan/packages.py of the package that framework mode needs in addition to the dependencies of dlio-hpc.
-    suffixes: ends of the names of the files that a container has, if it has several; see dataset/stored_parts.py.
+    holds_tokens: whether a file holds tokens of documents, which an index beside it describes. suffixes: ends of the
+    names of the files that a container has, if it has several; see dataset/stored_parts.py.
     """
 
     title: str
@@ -42,6 +43,7 @@ class FormatFacts(NamedTuple):
     varies_arrays: bool = False
     timed_call: str = ""
     package: str = ""
+    holds_tokens: bool = False
     suffixes: tuple[str, ...] = ()
 
 
@@ -91,6 +93,15 @@ FORMATS: dict[FormatName, FormatFacts] = {
         size_step=512,
         varies_arrays=True,
         timed_call="one sample by tarfile",
+    ),
+    "indexed": FormatFacts(
+        "Megatron's IndexedDataset",
+        chooses_requests=True,
+        stays_open=True,
+        maps=True,
+        splits_samples=True,
+        holds_tokens=True,
+        suffixes=(".bin", ".idx"),
     ),
     "null": FormatFacts("no data"),
 }

@@ -57,7 +57,7 @@ class MemberLayout:
         longer = places.size - self._mean
         sizes[:, 0] += longer
         offsets[:, 1:] += longer[:, np.newaxis]
-        return _members(np.full(len(places), len(self._sizes)), offsets.reshape(-1), sizes.reshape(-1))
+        return of_pieces(np.full(len(places), len(self._sizes)), offsets.reshape(-1), sizes.reshape(-1))
 
     def begins(self, places: Places) -> Numbers:
         """Return the offset of the first header of each sample in a generated file."""
@@ -77,7 +77,8 @@ def padded(sizes: Numbers) -> Numbers:
     return -(-sizes // TAR_BLOCK) * TAR_BLOCK
 
 
-def _members(counts: Numbers, offsets: Numbers, sizes: Numbers) -> SampleMembers:
+def of_pieces(counts: Numbers, offsets: Numbers, sizes: Numbers) -> SampleMembers:
+    """Return the members of samples. counts, offsets, sizes: as in SampleMembers."""
     before = np.cumsum(sizes) - sizes
     starts = np.cumsum(counts) - counts
     return SampleMembers(counts, offsets, sizes, before - np.repeat(before[starts], counts) if len(counts) else before)
@@ -89,4 +90,4 @@ def _indexed(index: sample_index.SampleIndex, places: Places) -> SampleMembers:
     assert members is not None
     starts, counts = members.starts[places.sample], members.starts[places.sample + 1] - members.starts[places.sample]
     numbers = np.arange(counts.sum()) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-    return _members(counts, members.offsets[numbers], members.sizes[numbers])
+    return of_pieces(counts, members.offsets[numbers], members.sizes[numbers])

@@ -39,6 +39,7 @@ from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.dataset import stored_parts
 from dlio_hpc.dataset.sample_layout import Place, SampleLayout
 from tests.support import rings, written
 from tests.support.places import TESTS
@@ -55,7 +56,7 @@ def _dataset(kind: str, sample: Sample | None = None, **keys: Any) -> Dataset:
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
-    for number in range(dataset.files):
+    for number in range(stored_parts.total(dataset)):
         written.write(str(folder / str(number)), dataset, number)
 
 
@@ -107,7 +108,7 @@ _CHUNK = Chunk(bytes=Size(900))
 # Every way to store and to read: (dataset, mode, transfer_size, other reader keys).
 _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
     (_dataset(kind, sample), mode, None, {})
-    for kind in ("npz", "npy", "tfrecord", "hdf5", "raw")
+    for kind in ("npz", "npy", "tfrecord", "hdf5", "raw", "indexed")
     for sample in (_FIXED, _SPREAD)
     for mode in ("posix", "framework")
 ]
@@ -116,7 +117,7 @@ _CASES += [(_dataset(kind), mode, None, {}) for kind in ("csv", "parquet") for m
 _CASES += [(_dataset("parquet", row_group=2), mode, None, {}) for mode in ("posix", "framework")]
 _CASES += [
     (_dataset(kind, sample), "posix", size, {})
-    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
+    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw", "indexed"), (_FIXED, _SPREAD))
     for size in (100, 1 << 20)
 ]
 _CASES += [(_dataset(kind), "posix", size, {}) for kind in ("csv", "parquet") for size in (100, 1 << 20)]
@@ -163,7 +164,7 @@ _RING = {"engine": "io_uring"}
 _CASES += [(dataset, "posix", size, _RING) for dataset, size in product((_SEVERAL[0], _SEVERAL[7]), (None, 100))]
 _CASES += [
     (_dataset(kind, sample), "posix", size, _RING)
-    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw", "tar"), (_FIXED, _SPREAD))
+    for kind, sample in product(("npz", "npy", "tfrecord", "hdf5", "raw", "tar", "indexed"), (_FIXED, _SPREAD))
     for size in (None, 100)
 ]
 _CASES += [
@@ -181,6 +182,7 @@ _CASES += [
         ("raw", {}),
         ("tfrecord", {}),
         ("tar", {}),
+        ("indexed", {}),
         ("hdf5", {}),
         ("hdf5", {"chunk": Chunk(bytes=Size(900))}),
     )

@@ -37,7 +37,7 @@ from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset import rank_shares, stored_parts
 from dlio_hpc.dataset.sample_layout import Places, SampleLayout
 from dlio_hpc.dataset.sample_order import Order
 from tests.support import written
@@ -55,7 +55,7 @@ _LAYOUTS: list[dict[str, Any]] = [
 ]
 _MODES = ("posix", "framework")
 _FORMATS: list[tuple[str, str]] = [
-    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar") for m in ("posix", "framework")
+    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar", "indexed") for m in ("posix", "framework")
 ]
 # Formats with tests of their own.
 _APART = ("raw", "parquet", "jpeg", "png", "null")
@@ -84,7 +84,7 @@ def _open(made: Workload, folder: Path, steps: int) -> Loader:
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
-    for number in range(dataset.files):
+    for number in range(stored_parts.total(dataset)):
         written.write(_path(folder, number), dataset, number)
 
 

@@ -56,6 +56,9 @@ _STORED: dict[str, tuple[str, ...]] = {
     "tar spread": ("dataset.format=tar", *_SPREAD),
     "tar arrays": ("dataset.format=tar", *_ARRAYS),
     "tar arrays spread": ("dataset.format=tar", "dataset.sample={bytes: 2840, stdev: 600}", _TAR_ARRAYS),
+    "indexed": ("dataset.format=indexed",),
+    "indexed spread": ("dataset.format=indexed", *_SPREAD),
+    "indexed documents": ("dataset.format=indexed", "dataset.documents={tokens: 31, stdev: 12}"),
     "parquet": ("dataset.format=parquet", "dataset.sample={shape: [5], dtype: float32}"),
     "one a file": ("dataset.samples_per_file=1", *_SPREAD),
 }

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core.formats import csv, npy, npz, null, raw, tar, tfrecord
+from dlio_hpc.core.formats import csv, indexed, npy, npz, null, raw, tar, tfrecord
 from dlio_hpc.core.formats.existing import ExistingReader
 from dlio_hpc.core.formats.format import Format, Paths, SampleReader
 from dlio_hpc.core.formats.hdf5 import hdf5_format
@@ -25,6 +25,9 @@ FORMATS: dict[str, Format] = {
     "csv": Format(csv.write, csv.reader, csv.fault, csv.expected),
     "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),
     "tar": Format(tar.write, tar.reader, tar.fault, sizes=tar.sizes),
+    "indexed": Format(
+        indexed.write, indexed.reader, indexed.fault, indexed.expected, contents=indexed.contents, sizes=indexed.sizes
+    ),
     "null": Format(null.write, null.reader, null.fault),
 }
 
