@@ -658,8 +658,8 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
         ),
         (
             existing.sample_bytes is not None and kind != "raw" and not FORMATS[kind].holds_tokens,
-            f"existing.sample_bytes is for format=raw and indexed; the scan takes the sizes from {kind} files; leave it "
-            "null",
+            "existing.sample_bytes is for format=raw and indexed; the scan takes the sizes from "
+            f"{kind} files; leave it null",
         ),
         (
             existing.rows and kind != "npy",

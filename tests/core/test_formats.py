@@ -39,7 +39,6 @@ from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.dataset import stored_parts
 from dlio_hpc.dataset.sample_layout import Place, SampleLayout
 from tests.support import rings, written
 from tests.support.places import TESTS
@@ -56,8 +55,7 @@ def _dataset(kind: str, sample: Sample | None = None, **keys: Any) -> Dataset:
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
-    for number in range(stored_parts.total(dataset)):
-        written.write(str(folder / str(number)), dataset, number)
+    written.write_all(folder, dataset)
 
 
 def _reader(folder: Path, dataset: Dataset, mode: str, transfer_size: int | None = None, **keys: Any) -> SampleReader:
@@ -84,7 +82,7 @@ def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> 
     with contextlib.closing(reader):
         reader.read(places, buffers.over(rows), tally)
     workload = Workload("w", dataset, reader=ReaderKeys(mode=mode))
-    verification = Verification(workload, lambda number: str(folder / str(number)))
+    verification = Verification(workload, lambda number: str(folder / str(written.first_part(dataset, number))))
     verification(Batch(places, rows, tally))
     verification.finish()
     return [row.tobytes() for row in rows]
@@ -673,32 +671,40 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Dataset, str]:
     return dataset, request.param[1]
 
 
+def _second(folder: Path, dataset: Dataset) -> Path:
+    """The file of the second container that has its samples."""
+    return folder / str(written.first_part(dataset, 1))
+
+
 def test_missing_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
-    (tmp_path / "1").unlink()
-    with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
+    path = _second(tmp_path, way[0])
+    path.unlink()
+    with pytest.raises(InvalidRun, match=str(path)):
         _verified(tmp_path, *way, [5])
 
 
 def test_cut_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
-    size = (tmp_path / "1").stat().st_size
+    path = _second(tmp_path, way[0])
+    size = path.stat().st_size
     for left in (0, 3, size // 2):
-        os.truncate(tmp_path / "1", left)
-        with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
+        os.truncate(path, left)
+        with pytest.raises(InvalidRun, match=str(path)):
             _verified(tmp_path, *way, [5, 6, 7, 8, 9])
 
 
 def test_foreign_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
-    size = (tmp_path / "1").stat().st_size
-    (tmp_path / "1").write_bytes(b"\x17foreign" * (size // 8 + 1))
-    with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
+    path = _second(tmp_path, way[0])
+    path.write_bytes(b"\x17foreign" * (path.stat().st_size // 8 + 1))
+    with pytest.raises(InvalidRun, match=str(path)):
         _verified(tmp_path, *way, [5])
 
 
 def test_files_of_other_contents_are_found(tmp_path: Path, way: tuple[Dataset, str]) -> None:
-    written.write(str(tmp_path / "1"), way[0], 2)
+    path = _second(tmp_path, way[0])
+    written.write(path, way[0], written.first_part(way[0], 2))
     assert _verified(tmp_path, *way, [0]) == _expected(way[0], [0])
     with pytest.raises(
-        InvalidRun, match=f"{tmp_path}/1: sample 5 begins with .* the sample differs from the generated contents"
+        InvalidRun, match=f"{path}: sample 5 begins with .* the sample differs from the generated contents"
     ):
         _verified(tmp_path, *way, [5])
 

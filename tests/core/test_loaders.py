@@ -37,7 +37,7 @@ from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.dataset import rank_shares, stored_parts
+from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.sample_layout import Places, SampleLayout
 from dlio_hpc.dataset.sample_order import Order
 from tests.support import written
@@ -84,8 +84,7 @@ def _open(made: Workload, folder: Path, steps: int) -> Loader:
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
-    for number in range(stored_parts.total(dataset)):
-        written.write(_path(folder, number), dataset, number)
+    written.write_all(folder, dataset)
 
 
 def _contents(dataset: Dataset) -> dict[bytes, int]:
@@ -546,14 +545,15 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
     dataset = Dataset(kind, 5, 7, Sample(shape=(9, 11), dtype="float32"))
     made = Workload("w", dataset, reader=Reader(loader=loader, mode=mode, batch_size=4))
     _write(tmp_path, dataset)
-    verification = Verification(made, partial(_path, tmp_path))
-    whole = Path(_path(tmp_path, 2)).read_bytes()
+    verification = Verification(made, lambda number: _path(tmp_path, written.first_part(dataset, number)))
+    path = Path(_path(tmp_path, written.first_part(dataset, 2)))
+    whole = path.read_bytes()
     for damaged in (None, whole[: len(whole) // 2], bytes(reversed(whole))):
-        Path(_path(tmp_path, 2)).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         if damaged is not None:
-            Path(_path(tmp_path, 2)).write_bytes(damaged)
+            path.write_bytes(damaged)
         opened = _open(made, tmp_path, 9)
-        with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, but sample 14|. records where"):
+        with pytest.raises(InvalidRun, match=f"{path}|no more records, but sample 14|. records where"):
             _epoch_verified(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9))
         opened.close()
 

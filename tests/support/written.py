@@ -5,6 +5,18 @@ from pathlib import Path
 
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core.formats.format_table import FORMATS
+from dlio_hpc.dataset import stored_parts
+
+
+def write_all(folder: Path, dataset: Dataset) -> None:
+    """Write all files of a dataset to a folder. The name of a file is its number among the stored files."""
+    for number in range(stored_parts.total(dataset)):
+        write(folder / str(number), dataset, number)
+
+
+def first_part(dataset: Dataset, container: int) -> int:
+    """Return the number among the stored files of the first file of a container."""
+    return container * stored_parts.of(dataset).number
 
 
 def write(path: str | Path, dataset: Dataset, number: int) -> None:

@@ -199,7 +199,8 @@ class _OffsetReader(_TokenReader):
         try:
             size = os.fstat(file.descriptor).st_size
             data = np.empty(min(size, _FIRST), np.uint8)
-            file.read([data.data] if size else [], 0, LARGEST_REQUEST, of_index)
+            if size:
+                file.read([data.data], 0, LARGEST_REQUEST, of_index)
             known = self._header(container, data[: token_index.HEADER].tobytes(), size)
             if size > _FIRST:
                 data = np.concatenate([data, np.empty(size - _FIRST, np.uint8)])
