@@ -18,8 +18,8 @@ from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import counted, listed
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Chunk, Dataset, Sample, Scan
-from dlio_hpc.dataset import existing_files, file_scans, sample_index
-from dlio_hpc.dataset.existing_files import Listing
+from dlio_hpc.dataset import existing_files, file_scans, sample_index, stored_parts
+from dlio_hpc.dataset.existing_files import FileStatus, Listing
 from dlio_hpc.dataset.sample_index import Array, FileFacts, SampleIndex, ScannedFile
 from dlio_hpc.files import rundir
 
@@ -48,7 +48,7 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
     with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
     """
     assert dataset.existing is not None
-    listing = existing_files.listed(place.data, dataset.existing.glob, _progress(report, "listed"))
+    listing = _listed(place.data, dataset, report)
     folder = os.path.join(place.runs, rundir.DATASET_INDEXES, _key(dataset, listing))
     if sample_index.exists(folder):
         index = sample_index.opened(folder)
@@ -60,6 +60,24 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
         return _with_scan(dataset, index)
     except ValueError as fault:
         raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
+
+
+def _listed(data: str, dataset: Dataset, report: Report) -> Listing:
+    """List the existing files. The time of the last change of a file is that of the last change of its container."""
+    assert dataset.existing is not None
+    listing = existing_files.listed(data, dataset.existing.glob, _progress(report, "listed"))
+    if stored_parts.of(dataset).number == 1:
+        return listing
+    changes = [_status(os.path.join(listing.folder, name), dataset).changed for name in listing.names]
+    return listing._replace(changes=np.array(changes, np.int64))
+
+
+def _status(path: str, dataset: Dataset) -> FileStatus:
+    """Return the size of a file, and the time of the last change of its container. Raise ConfigError if a part of the
+    container is missing.
+    """
+    first, *others = map(existing_files.status, stored_parts.names_beside(dataset, path))
+    return first._replace(changed=max(first.changed, *(other.changed for other in others)) if others else first.changed)
 
 
 def _progress(report: Report, what: str, total: int = 0) -> CountedProgress:
@@ -108,7 +126,7 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
     existing = dataset.existing
     assert existing is not None
     assert existing.scan is not None
-    listing = existing_files.listed(data, existing.glob, _progress(report, "listed"))
+    listing = _listed(data, dataset, report)
     folder = existing.scan.index
     if os.path.basename(folder) != _key(dataset, listing):
         raise ConfigError(
@@ -130,7 +148,7 @@ def check_unchanged(data: str, dataset: Dataset) -> None:
     for number in numbers.tolist():
         path = os.path.join(data, index.name(number))
         try:
-            now = existing_files.status(path)
+            now = _status(path, dataset)
         except ConfigError as fault:
             raise InvalidRun(
                 f"{fault}; the file existed when the dataset was scanned: submit the workload again"
@@ -233,6 +251,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         sample=sample,
         arrays=None,
         chunk=chunk,
+        documents=None,
         columns=None,
         row_group=None,
         compression=index.compression,

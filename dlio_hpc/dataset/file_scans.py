@@ -9,7 +9,16 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans, file_signatures, image_header, packed_scan, parquet_footer, tar_scan
+from dlio_hpc.dataset import (
+    array_scans,
+    file_signatures,
+    image_header,
+    packed_scan,
+    parquet_footer,
+    stored_parts,
+    tar_scan,
+    token_scan,
+)
 from dlio_hpc.dataset.inflate import MAGICS
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 from dlio_hpc.dataset.thrift_reader import Malformed
@@ -170,9 +179,14 @@ def _tar(path: str, size: int, _: Dataset) -> ScannedFile:
         return tar_scan.scan(path, descriptor, size)
 
 
+def _indexed(path: str, size: int, dataset: Dataset) -> ScannedFile:
+    _, index = stored_parts.names_beside(dataset, path)
+    return token_scan.scan(path, index, size, dataset)
+
+
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
     "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "parquet": parquet, "jpeg": image,
-    "png": image, "tar": _tar,
+    "png": image, "tar": _tar, "indexed": _indexed,
 }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ verification and removal go over stored files. Locations of samples and `dataset
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.format_facts import FORMATS, FormatName
 
@@ -44,6 +45,21 @@ def of(dataset: Dataset) -> Parts:
     """Return the parts of each container of the dataset."""
     made = _OF_DATASET.get(dataset.format)
     return Parts(FORMATS[dataset.format].suffixes or (f".{dataset.format}",)) if made is None else made(dataset)
+
+
+def names_beside(dataset: Dataset, first: str) -> tuple[str, ...]:
+    """Return the names of all parts of an existing container whose parts are next to each other. first: name of its
+    first part. Raise ConfigError if it does not end like one.
+    """
+    parts = of(dataset)
+    if parts.number == 1:
+        return (first,)
+    if not first.endswith(parts.names[0]):
+        raise ConfigError(
+            f"{first} does not end with {parts.names[0]}, as files of format={dataset.format} do; choose a pattern "
+            f"such as *{parts.names[0]}; {' and '.join(parts.names[1:])} files beside them are read with them"
+        )
+    return tuple(first.removesuffix(parts.names[0]) + name for name in parts.names)
 
 
 def total(dataset: Dataset) -> int:

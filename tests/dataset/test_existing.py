@@ -9,7 +9,6 @@ import tracemalloc
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,16 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.dataset import dataset_scan, existing_files, file_scans, fingerprints, rank_shares, sample_index
+from dlio_hpc.dataset import (
+    dataset_folder,
+    dataset_scan,
+    existing_files,
+    file_scans,
+    fingerprints,
+    rank_shares,
+    sample_index,
+)
+from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.sample_layout import SampleLayout
 from dlio_hpc.dataset.sample_order import IrregularFiles, Order
 from dlio_hpc.plan import plan
@@ -57,13 +65,9 @@ def _frameworks(request: pytest.FixtureRequest) -> None:
         pytest.importorskip("tensorflow")
 
 
-def _path(data: Path, index: str, number: int) -> str:
-    return os.path.join(data, sample_index.opened(index).name(number))
-
-
 def _open(loader: LoaderName, made: Workload, data: Path, steps: int) -> Loader:
     assert made.dataset.scan is not None
-    paths = partial(_path, data, made.dataset.scan.index)
+    paths = dataset_folder.paths(StoredDataset(str(data), made.dataset, ""))
     opened = LOADERS[loader](Inputs(made, paths, steps, whole=True))
     return MemoryLoader(made, opened, steps, 1) if made.reader.load == "memory" else opened
 
@@ -773,7 +777,7 @@ def test_a_scanned_workload_can_be_written_and_read_again(tmp_path: Path) -> Non
     assert serialization.decode(serialization.encode(made), Workload, "test") == made
 
 
-_DAMAGED = ("tfrecord", "tfrecord gzip", "npz", "npy", "hdf5", "raw", "parquet", "tar")
+_DAMAGED = ("tfrecord", "tfrecord gzip", "npz", "npy", "hdf5", "raw", "parquet", "tar", "indexed")
 
 
 @pytest.fixture(scope="module")
@@ -788,6 +792,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     existing.tables(folder / "parquet", (2,), 4)
     existing.typed(folder / "npy", "npy", np.dtype("f4"))
     existing.shards(folder / "tar", (4,))
+    existing.tokens(folder / "indexed", [[30, 50, 20]])
     return {kind: next((folder / kind).rglob("*.*")).read_bytes() for kind in _DAMAGED}
 
 

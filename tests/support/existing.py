@@ -80,6 +80,29 @@ def shards(folder: Path, counts: tuple[int, ...] = COUNTS, form: int = tarfile.P
     return contents
 
 
+def tokens(folder: Path, lengths: list[list[int]], dtype: str = "uint16") -> list[bytes]:
+    """Write files of tokens and their indexes. Return the bytes of all sequences. lengths: tokens of each sequence of
+    each file. Two sequences form a document.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(6)
+    codes = {"uint8": 1, "int32": 4, "int64": 5, "uint16": 8}
+    contents = []
+    for number, of_file in enumerate(lengths):
+        item = np.dtype(dtype).itemsize
+        ends = np.cumsum(of_file, dtype=np.int64) * item
+        arrays = (
+            np.array(of_file, "<i4"), np.array([0, *ends[:-1]][: len(of_file)], "<i8"),
+            np.array([*range(0, len(of_file), 2), len(of_file)], "<i8"),
+        )  # fmt: skip
+        header = struct.pack("<9sQBQQ", b"MMIDIDX", 1, codes[dtype], len(of_file), len(arrays[2]))
+        data = rng.bytes(sum(of_file) * item)
+        (folder / f"{number}.bin").write_bytes(data)
+        (folder / f"{number}.idx").write_bytes(header + b"".join(array.tobytes() for array in arrays))
+        contents += [data[end - length * item : end] for end, length in zip(ends.tolist(), of_file, strict=True)]
+    return contents
+
+
 def _sample(archive: tarfile.TarFile, entry: tarfile.TarInfo, rng: np.random.Generator) -> bytes:
     """Add a sample of one to three files to an archive. Return its bytes."""
     parts: list[bytes] = []
