@@ -24,6 +24,8 @@ TAR_BLOCK = 512
 TAR_RECORD = 20 * TAR_BLOCK
 # Bytes of the index of a file of tokens: of its header and its end, and of each document.
 TOKEN_INDEX = (42, 20)
+# Number of samples after which the sequence of groups of a blend repeats. A weight is a multiple of its inverse.
+BLEND_STEPS = 10_000
 # Most tokens of a document, whose number the index has as an int32.
 _MOST_TOKENS = 2**31 - 1
 # Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
@@ -313,6 +315,12 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """Documents in files of the format indexed. A sample of N + 1 tokens then begins at every Nth token of the
     documents in random order, and is read with one request for each document that it touches, as by the GPTDataset of
     Megatron-LM; null: each sample is a document. Example: {tokens: 1000, stdev: 400}
+    """
+    blend: Annotated[tuple[Annotated[float, Meta(gt=0)], ...], Meta(min_length=2, max_length=64)] | None = None
+    """Weights of groups of files in a blend of datasets of the format indexed. The files are divided evenly into as
+    many groups of consecutive files. An epoch still has as many samples as the dataset, but takes them from each group
+    in proportion to its weight: samples of a group with a large weight are repeated, and not all samples of the others
+    are read. null: each sample is read once. Example: [0.6, 0.3, 0.1]
     """
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
@@ -768,6 +776,19 @@ def _check_tokens(dataset: Dataset) -> None:
         (
             dataset.documents is not None and (not has_tokens or dataset.existing is not None),
             "documents is for generated files of format=indexed; leave documents null",
+        ),
+        (
+            dataset.blend is not None and not has_tokens,
+            f"blend is for format=indexed, not {kind}; leave blend null",
+        ),
+        (
+            len(dataset.blend or ()) > dataset.files and (dataset.existing is None or dataset.scan is not None),
+            f"blend: {len(dataset.blend or ())} weights for {counted(dataset.files, 'file')}; use at least one file "
+            "for each weight",
+        ),
+        (
+            dataset.blend is not None and min(dataset.blend) * BLEND_STEPS < sum(dataset.blend),
+            f"blend: the smallest weight is less than 1/{BLEND_STEPS} of the sum; raise it, or leave out its files",
         ),
         (
             has_tokens and dataset.existing is None and sample.array_dtype == "float16",

@@ -108,6 +108,25 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "transfer_size null, or set it to at most the size of a sample",
         ),
         (
+            dataset.blend is not None and reader.shuffle.files != reader.shuffle.samples,
+            "reader.shuffle: a blend takes samples from all files of a group; set shuffle.files and shuffle.samples "
+            "both to true, or both to false",
+        ),
+        (
+            dataset.blend is not None and ((reader.interleave or 1) > 1 or reader.shuffle.block > 1),
+            "reader.interleave and reader.shuffle.block: a blend takes one sample at a time from the group whose turn "
+            "it is; leave both out",
+        ),
+        (
+            dataset.blend is not None and reader.load == "memory",
+            "reader.load=memory reads each sample once, but a blend repeats samples; set load=on_demand",
+        ),
+        (
+            dataset.blend is not None and dataset.sizes_vary,
+            "dataset.blend needs samples of one size: set dataset.documents, or existing.sample_bytes for existing "
+            "files, and leave sample.stdev null",
+        ),
+        (
             (reader.interleave or 1) > 1 and loads_files(dataset, reader),
             "reader.interleave: with these settings, each sample would require loading a whole file; leave interleave "
             "null",

@@ -73,6 +73,7 @@ def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
         return 1, wanted
     if wanted >= dataset.samples:
         return wanted // dataset.samples_per_file, dataset.samples_per_file
-    files = min(dataset.files, max(wanted // dataset.samples_per_file, min(ranks, wanted)))
+    fewest = max(ranks, len(dataset.blend or ()))
+    files = min(dataset.files, max(wanted // dataset.samples_per_file, min(fewest, wanted)))
     samples_per_file = min(dataset.samples_per_file, wanted // files)
     return min(dataset.files, wanted // samples_per_file), samples_per_file

@@ -6,7 +6,7 @@ Results that are too large are permuted again (cycle walking). Only integer oper
 same on every machine and with every NumPy version.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.dataset import interleave
 from dlio_hpc.dataset.rank_shares import share
+
+if TYPE_CHECKING:
+    from dlio_hpc.dataset.blending import Blend
 
 Indices = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
@@ -39,9 +42,12 @@ class Order:
         own = 0 if reader.shard else mix(rank)
         self._key = mix(mix(shuffle.seed) ^ own ^ (epoch if shuffle.reseed else 0))
         self._irregular = self._irregular_order(dataset) if dataset.counts_vary else None
+        self._blend = self._blended(dataset, dataset.blend) if dataset.blend is not None else None
 
     def samples(self, first: int, last: int) -> Indices:
         """Return the numbers of the samples at positions `first` to `last` (exclusive)."""
+        if self._blend is not None:
+            return self._blend.samples(first, last)
         positions = np.arange(first, last, dtype=np.uint64)
         block = np.uint64(self._shuffle.block)
         if self._shuffle.files and self._shuffle.samples:
@@ -84,6 +90,11 @@ class Order:
         if self._shuffle.files:
             files = permute(files, self._files, self._keys(1))
         return IrregularFiles(files.astype(np.int64), index.starts, self.file_groups.at_once)
+
+    def _blended(self, dataset: Dataset, weights: tuple[float, ...]) -> "Blend":
+        from dlio_hpc.dataset.blending import Blend  # imports this module
+
+        return Blend(dataset, weights, self._keys(4) if self._shuffle.samples else None)
 
     def _of_irregular(self, order: "IrregularFiles", first: int, last: int) -> Indices:
         files, within = order.located(first, last)
