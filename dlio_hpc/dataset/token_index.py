@@ -4,6 +4,7 @@ sequences at which documents begin, with the number of all sequences at the end 
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ HEADER = _HEADER.size
 # NumPy's types of tokens by their codes in the header.
 _TYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float64", 7: "float32", 8: "uint16"}
 _LENGTH, _POINTER = 4, 8
+# Sequences that are encoded or checked at a time.
+_AT_ONCE = 1 << 20
 
 
 class Malformed(ValueError):
@@ -83,15 +86,22 @@ def size(sequences: int) -> int:
     return HEADER + sequences * (_LENGTH + 2 * _POINTER) + _POINTER
 
 
-def encoded(lengths: Numbers, dtype: str) -> bytes:
-    """Return the index of sequences that follow each other, each of which is a document. lengths: their tokens. dtype:
-    a type of tokens that has a code.
+def encoded(lengths: Numbers, dtype: str) -> Iterator[bytes]:
+    """Yield the index of sequences that follow each other, each of which is a document, in pieces. lengths: their
+    tokens. dtype: a type of tokens that has a code.
     """
     item, sequences = np.dtype(dtype).itemsize, len(lengths)
-    header = _HEADER.pack(MAGIC, _VERSION, code(dtype), sequences, sequences + 1)
-    pointers = (np.cumsum(lengths) - lengths) * item
-    arrays = (lengths.astype("<i4"), pointers.astype("<i8"), np.arange(sequences + 1, dtype="<i8"))
-    return header + b"".join(array.tobytes() for array in arrays)
+    parts = [slice(first, first + _AT_ONCE) for first in range(0, sequences, _AT_ONCE)]
+    yield _HEADER.pack(MAGIC, _VERSION, code(dtype), sequences, sequences + 1)
+    for part in parts:
+        yield lengths[part].astype("<i4").tobytes()
+    begin = 0
+    for part in parts:
+        ends = np.cumsum(lengths[part] * item) + begin
+        yield (ends - lengths[part] * item).astype("<i8").tobytes()
+        begin = int(ends[-1])
+    for first in range(0, sequences + 1, _AT_ONCE):
+        yield np.arange(first, min(first + _AT_ONCE, sequences + 1), dtype="<i8").tobytes()
 
 
 def header(begin: bytes, total: int) -> Header:
@@ -129,20 +139,27 @@ def decoded(known: Header, data: "npt.NDArray[np.uint8] | memoryview[Any]") -> T
     """
     lengths: Lengths = np.frombuffer(data, "<i4", known.sequences, HEADER)
     pointers: Numbers = np.frombuffer(data, "<i8", known.sequences, known.pointers)
-    if not len(lengths):
-        return TokenIndex(known.dtype, lengths, pointers)
-    if (at := int(lengths.argmin())) >= 0 > lengths[at]:
-        raise Malformed(f"states {lengths[at]} tokens for sequence {at} at byte {HEADER + at * _LENGTH}")
-    if pointers[0]:
-        raise Malformed(
-            f"states byte {pointers[0]} for the first sequence at byte {known.pointers}, but files begin at 0"
-        )
-    gaps = np.diff(pointers) - lengths[:-1].astype(np.int64) * known.item
-    if gaps.any():
-        at = int(np.flatnonzero(gaps)[0]) + 1
-        raise Malformed(
-            f"states byte {pointers[at]} for sequence {at} at byte {known.pointers + at * _POINTER}, but sequence "
-            f"{at - 1} ends at byte {int(pointers[at - 1]) + int(lengths[at - 1]) * known.item}: sequences must follow "
-            "each other"
-        )
+    for first in range(0, known.sequences, _AT_ONCE):
+        _check(known, lengths, pointers, slice(first, first + _AT_ONCE))
     return TokenIndex(known.dtype, lengths, pointers)
+
+
+def _check(known: Header, lengths: Lengths, pointers: Numbers, part: slice) -> None:
+    """Raise Malformed if some sequences have negative lengths, or do not begin where the sequence before them ends."""
+    if (least := int(lengths[part].min())) < 0:
+        at = part.start + int(lengths[part].argmin())
+        raise Malformed(f"states {least} tokens for sequence {at} at byte {HEADER + at * _LENGTH}")
+    begin = 0
+    if part.start:
+        begin = int(pointers[part.start - 1]) + int(lengths[part.start - 1]) * known.item
+    ends = np.cumsum(lengths[part].astype(np.int64) * known.item) + begin
+    begins = np.concatenate([[begin], ends[:-1]])
+    odd = np.flatnonzero(begins != pointers[part])
+    if not len(odd):
+        return
+    at = part.start + int(odd[0])
+    place, expected = known.pointers + at * _POINTER, int(begins[odd[0]])
+    before = f"sequence {at - 1} ends at byte {expected}" if at else "the first sequence begins at byte 0"
+    raise Malformed(
+        f"states byte {pointers[at]} for sequence {at} at byte {place}, but {before}: sequences must follow each other"
+    )

@@ -94,6 +94,8 @@ class TokenFiles:
 
     def lengths(self, container: int) -> Numbers:
         """Return the number of tokens of each sequence of a file."""
+        if self._documents is None and self._dataset.sample.stdev is None:  # a view of one number
+            return np.broadcast_to(np.int64(self._dataset.sample.size // self._item), self._dataset.samples_per_file)
         if self._documents is None:
             return self._places.in_file(container).size // self._item
         lengths = self._documents.in_file(container).size.copy()

@@ -19,6 +19,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.dataset import stored_parts
 from dlio_hpc.dataset.sample_order import Order
 from tests.bench.table import ROUNDS, compare
 from tests.support import written
@@ -34,12 +35,12 @@ def bench(folder: Path, rounds: int = ROUNDS, shrink: int = 1) -> None:
     for dataset in (_smaller(dataset, shrink) for dataset in SETS):
         here = _folder(folder, dataset)
         here.mkdir()
-        for number in range(dataset.files):
+        for number in range(stored_parts.total(dataset)):
             written.write(_path(here, number), dataset, number)
     for case in CASES:
         dataset = _smaller(case.dataset, shrink)
         here = _folder(folder, dataset)
-        ours, bare = _ours(here, dataset, case.mode, case.loader, case.batch), case.bare(here, dataset)
+        ours, bare = _ours(here, dataset, case), case.bare(here, dataset)
         compare(f"read {case.what}", ours, bare, dataset.size, case.goal, rounds)
 
 
@@ -55,11 +56,14 @@ def _path(folder: Path, number: int) -> str:
     return str(folder / f"{number}.data")
 
 
-def _ours(folder: Path, dataset: Dataset, mode: Any, loader: Any = "native", batch: int = BATCH) -> Callable[[], None]:
+def _ours(folder: Path, dataset: Dataset, case: "Case") -> Callable[[], None]:
     """Return epochs through our loader, which reads on demand. TensorFlow uses the pipeline that its users write."""
+    mode: Any = case.mode
+    loader: Any = case.loader
     ahead = 2 if loader == "pytorch" else 0
-    made = Workload("bench", dataset, reader=Reader(loader=loader, mode=mode, batch_size=batch, prefetch=ahead))
-    steps = -(-dataset.samples // batch)
+    keys = Reader(loader=loader, mode=mode, batch_size=case.batch, prefetch=ahead, mapped=case.mapped)
+    made = Workload("bench", dataset, reader=keys)
+    steps = -(-dataset.samples // case.batch)
     opened = _loader(made, folder, steps)
     order = Order(dataset, made.reader, 0)
 
@@ -123,6 +127,47 @@ def _tarfile(folder: Path, dataset: Dataset) -> Callable[[], None]:
                     batch[place // members % BATCH, begin : begin + len(data)] = data
                     begin += len(data)
                     archive.members = []  # type: ignore[attr-defined]
+
+    return loop
+
+
+def _index(folder: Path, number: int) -> tuple[Any, Any]:
+    """Read the index of a file of tokens, as Megatron-LM's IndexedDataset does. Return lengths and pointers."""
+    path = _path(folder, 2 * number + 1)
+    with open(path, "rb") as file:
+        sequences = int.from_bytes(file.read(34)[18:26], "little")
+    data = np.memmap(path, mode="r")
+    lengths = np.frombuffer(data, np.int32, sequences, 34)
+    return lengths, np.frombuffer(data, np.int64, sequences, 34 + lengths.nbytes)
+
+
+def _memmap(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Copy sequences from mapped files, as a collation of batches does."""
+    batch = np.empty((BATCH, dataset.sample.size // 4), np.int32)
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            lengths, pointers = _index(folder, number)
+            data = np.memmap(_path(folder, 2 * number), mode="r")
+            for place in range(len(lengths)):
+                batch[place % BATCH] = np.frombuffer(data, np.int32, lengths[place], pointers[place])
+
+    return loop
+
+
+def _opened(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Open, read and close the file of tokens for each sequence, and copy the sequence to a batch."""
+    batch = np.empty((BATCH, dataset.sample.size // 4), np.int32)
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            lengths, pointers = _index(folder, number)
+            for place in range(len(lengths)):
+                sequence = np.empty(lengths[place], np.int32)
+                with open(_path(folder, 2 * number), "rb", buffering=0) as file:
+                    file.seek(pointers[place])
+                    file.readinto(sequence.data)
+                batch[place % BATCH] = sequence
 
     return loop
 
@@ -249,7 +294,9 @@ def _pandas(folder: Path, dataset: Dataset) -> Callable[[], None]:
 
 
 class Case(NamedTuple):
-    """A comparison. what: its name. bare: function that returns the loop to compare with. batch: samples of a batch."""
+    """A comparison. what: its name. bare: function that returns the loop to compare with. batch: samples of a batch.
+    mapped: whether our loader maps files.
+    """
 
     what: str
     dataset: Dataset
@@ -258,18 +305,23 @@ class Case(NamedTuple):
     bare: Callable[[Path, Dataset], Callable[[], None]]
     goal: str
     batch: int = BATCH
+    mapped: bool = False
 
 
 _KINDS: tuple[FormatName, ...] = ("npz", "npy", "hdf5", "tfrecord", "tar")
 NPZ, NPY, HDF5, RECORDS, TAR = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in _KINDS)
 # An image, a caption and metadata, of the sizes of LAION-400M.
 LAION = Dataset("tar", 4, 1000, Sample(bytes=Size(26_000)), arrays=(Size(25_000), Size(100), Size(900)))
+TOKENS, SHORT = (
+    Dataset("indexed", 8, count, Sample(shape=(tokens,), dtype="int32"))
+    for count, tokens in ((32, 1 << 18), (999, 4096))
+)
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
 PACKED = Dataset("tfrecord", 4, PER_FILE, BYTES, compression="gzip", random_bits=4)
 JPEG, PNG = (Dataset(kind, FILES * PER_FILE, 1, Sample(bytes=Size(110_000))) for kind in ("jpeg", "png"))
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
 _STREAMED, _WHOLE = partial(_inflated, 256 << 10, True), partial(_inflated, 1 << 20, False)
-SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, TAR, LAION, CSV)
+SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, TAR, LAION, TOKENS, SHORT, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
@@ -278,6 +330,10 @@ CASES = (
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
     Case("tar, framework / tarfile", TAR, "framework", "native", _tarfile, ">= 0.9"),
     Case("tar of images and labels, framework / tarfile", LAION, "framework", "native", _tarfile, ">= 0.9", 50),
+    Case("indexed, mapped / numpy.memmap", TOKENS, "framework", "native", _memmap, ">= 0.9", mapped=True),
+    Case("indexed, framework / open, seek, read", TOKENS, "framework", "native", _opened, ">= 0.9"),
+    Case("indexed 16 KiB, mapped / numpy.memmap", SHORT, "framework", "native", _memmap, "", 64, mapped=True),
+    Case("indexed 16 KiB, framework / open, seek, read", SHORT, "framework", "native", _opened, "", 64),
     Case("csv, framework / pandas.read_csv", CSV, "framework", "native", _pandas, GOAL),
     Case("csv, posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),
     Case("tfrecord, framework, native / TFRecordDataset", RECORDS, "framework", "native", _records, ""),

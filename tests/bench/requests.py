@@ -66,7 +66,7 @@ class Case(NamedTuple):
         )  # fmt: skip
 
 
-_OF_MANY = ("npz", "npy", "hdf5", "tfrecord", "tar")
+_OF_MANY = ("npz", "npy", "hdf5", "tfrecord", "tar", "indexed")
 PSYNC = ("--ioengine=psync",)
 RING = ("--ioengine=io_uring", "--direct=1")
 CASES = (
@@ -75,6 +75,7 @@ CASES = (
     Case("raw 1 MiB, batch 4, prefetch 2", "raw", MIB, 1, 256, 4, "", prefetch=2, fio=PSYNC),
     Case("raw 64 KiB, batch 64", "raw", 64 * KIB, 1, 2048, 64, ">= 0.8", fio=PSYNC),
     Case("raw 64 KiB, batch 64, prefetch 2", "raw", 64 * KIB, 1, 2048, 64, "", prefetch=2, fio=PSYNC),
+    Case("indexed 16 KiB, batch 64", "indexed", 16 * KIB, 1, 8192, 64, ""),
     Case("raw 4 KiB, batch 64", "raw", 4 * KIB, 1, 32768, 64, ">= 0.6", fio=PSYNC),
     Case("raw 4 KiB, batch 64, prefetch 2", "raw", 4 * KIB, 1, 32768, 64, "", prefetch=2, fio=PSYNC),
     Case("raw 4 KiB, batch 64, 64 files", "raw", 4 * KIB, 64, 512, 64, ""),
@@ -106,8 +107,7 @@ def _bench(folder: Path, case: Case, ranks: tuple[int, ...], rounds: int, shrink
     case = case.smaller(shrink)
     here = folder / "requests"
     here.mkdir()
-    for number in range(case.files):
-        written.write(str(here / str(number)), case.dataset(), number)
+    written.write_all(here, case.dataset())
     for count in ranks:
         _compare(here, case, count, rounds)
     shutil.rmtree(here)
@@ -190,7 +190,7 @@ def bare(folder: Path, case: Case) -> Callable[[], None]:
     offsets = (places.offset + start + places.within * gap).tolist()
     files, views = places.file.tolist(), buffers.allocate(case.batch, case.size).views
     targets = [views[number % case.batch] for number in range(dataset.samples)]
-    paths = [str(folder / str(number)) for number in range(case.files)]
+    paths = [str(folder / str(written.first_part(dataset, number))) for number in range(case.files)]
 
     def whole_files() -> None:
         for file, target in zip(files, targets, strict=True):

@@ -257,7 +257,6 @@ def test_arguments_that_cannot_be(folder: Path, run: Run, arguments: tuple[str, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset.format=mmap_indexed_binary", "maps these files into memory"),
         ("dataset.format=hdf5_opt", "has no reader for it"),
         ("dataset.format=orc", "not a format of dlio_benchmark e1919d7; use one of: npz, npy"),
         ("dataset.num_samples_per_file=4", "loads the whole npz file again for each of its samples"),
@@ -451,6 +450,10 @@ _SQUARE = ImageShape(1000, 1000, 1)
         (("format=png", "record_dims=[30, 400]"), {"bytes": 12028, "image": ImageShape(400, 30, 1)}),
         (("format=jpeg", "record_dims=[30, 40, 2]"), {"bytes": 1332, "image": None}),
         (("format=indexed_binary", "num_samples_per_file=4"), {"format": "raw", "mode": "posix", "bytes": 1000**2}),
+        (
+            ("format=mmap_indexed_binary", "num_samples_per_file=4"),
+            {"format": "indexed", "mapped": True, "mode": "framework"},
+        ),
         (("format=csv",), {"format": "csv", "mode": "framework", "shape": (357000,)}),
         (("format=hdf5",), {"format": "hdf5", "mode": "framework", "shape": (1000, 1000)}),
         (("format=hdf5", "record_dims=[1, 30, 40]", "record_element_type=float32"), {"shape": (30, 40)}),

@@ -84,7 +84,7 @@ def _place(dataset: Dataset, sample: int) -> Place:
 
 
 def test_an_index_is_that_of_megatron() -> None:
-    assert token_index.encoded(np.array([3, 1, 5]), "int16") == _OF_MEGATRON
+    assert b"".join(token_index.encoded(np.array([3, 1, 5]), "int16")) == _OF_MEGATRON
     index = token_index.decoded(token_index.header(_OF_MEGATRON, len(_OF_MEGATRON)), memoryview(_OF_MEGATRON))
     assert (index.dtype, index.lengths.tolist(), index.pointers.tolist()) == ("uint16", [3, 1, 5], [0, 6, 8])
     assert (index.end, token_index.size(3)) == (18, len(_OF_MEGATRON))
@@ -169,7 +169,10 @@ _DAMAGE = [
     (_with(17, b"\x09"), "has the type 9 of tokens at byte 17"),
     (_with(18, struct.pack("<Q", 2**63)), "is truncated: it states 9223372036854775808 sequences"),
     (_with(34, struct.pack("<i", -1)), "states -1 tokens for sequence 0 at byte 34"),
-    (_with(46, struct.pack("<q", 2)), "states byte 2 for the first sequence at byte 46"),
+    (
+        _with(46, struct.pack("<q", 2)),
+        "states byte 2 for sequence 0 at byte 46, but the first sequence begins at byte 0",
+    ),
     (_with(54, struct.pack("<q", 4)), "states byte 4 for sequence 1 at byte 54, but sequence 0 ends at byte 6"),
     (_with(62, struct.pack("<q", -5)), "states byte -5 for sequence 2 at byte 62"),
 ]

@@ -13,6 +13,8 @@ from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 
 _DIFFERENCES = {
     "indexed_binary": "samples at their offsets; the indexes of all files are one auxiliary file",
+    "mmap_indexed_binary": "samples are copied from mapped files, which have one index; dlio_benchmark maps them, and "
+    "does not touch the samples, so it reads none",
 }
 # Bytes of a file per pixel, for the random images that dlio_benchmark generates (measured with Pillow 13, 1000 x 1000).
 _IMAGE_BYTES = {"jpeg": 0.5554, "png": 1.0024}

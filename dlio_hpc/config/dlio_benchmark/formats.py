@@ -5,11 +5,10 @@ from dlio_hpc.config.dlio_benchmark.source import SourceWorkload
 
 # Formats, and those of dlio-hpc in which the same bytes are read.
 FORMATS = {"npz": "npz", "npy": "npy", "hdf5": "hdf5", "csv": "csv", "tfrecord": "tfrecord", "jpeg": "jpeg",
-           "png": "png", "indexed_binary": "raw", "parquet": "parquet", "synthetic": "null"}  # fmt: skip
+           "png": "png", "indexed_binary": "raw", "mmap_indexed_binary": "indexed",
+           "parquet": "parquet", "synthetic": "null"}  # fmt: skip
 # Formats that are refused, and why.
 UNREADABLE = {
-    "mmap_indexed_binary": "dlio_benchmark maps these files into memory and does not touch the samples, so it makes no "
-    "requests; set ++workload.dataset.format=indexed_binary to read the samples",
     "hdf5_opt": f"dlio_benchmark {REVISION} has no reader for it; set ++workload.dataset.format=hdf5",
 }
 IMAGES = ("jpeg", "png")

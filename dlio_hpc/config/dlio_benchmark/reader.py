@@ -57,6 +57,10 @@ def _mode(source: SourceWorkload) -> Iterator[Fact]:
         return
     if kind == "indexed_binary":
         return
+    if kind == "mmap_indexed_binary":
+        yield Fact("dataset.format", "mapped", "files are mapped into memory", "reader.mode", "framework")
+        yield Fact("dataset.format", "mapped", "files are mapped into memory", "reader.mapped", True)
+        return
     yield Fact("dataset.format", "mapped", "the library of the format reads", "reader.mode", "framework")
     if kind == "tfrecord" and size is not None:
         yield Fact("reader.transfer_size", "mapped", "", "reader.transfer_size", size)

@@ -27,6 +27,7 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.files import ReadRequests, open_file, write_file
 from dlio_hpc.core.formats.format import Expected, Paths, SampleReader
+from dlio_hpc.core.formats.format import expected as of_stream
 from dlio_hpc.core.formats.posix import transport
 from dlio_hpc.core.formats.whole_file import CountedFile, buffered
 from dlio_hpc.core.handle_cache import HandleCache
@@ -57,7 +58,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[bytes | memoryview]:
     container, part = divmod(number, _PARTS)
     files = TokenFiles(dataset)
     if part == _INDEX:
-        yield token_index.encoded(files.lengths(container), dataset.sample.array_dtype)
+        yield from token_index.encoded(files.lengths(container), dataset.sample.array_dtype)
         return
     begin = SampleLayout(dataset).position(container)
     yield from content.pieces(begin, files.size(container), compressibility(dataset))
@@ -86,6 +87,8 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 def expected(dataset: Dataset) -> Expected:
     """Return the function that gives the bytes of a sample: those of its pieces, in order."""
+    if not dataset.joins_documents:
+        return of_stream(dataset)
     kind, places = compressibility(dataset), SampleLayout(dataset)
 
     def fill(row: Rows, place: Place, begin: int) -> None:
