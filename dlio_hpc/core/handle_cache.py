@@ -25,15 +25,17 @@ H = TypeVar("H", bound=Closable)
 
 class HandleCache(Generic[H]):
     """Cache of the 64 most recently used files. opened: function that opens the file with a given number.
-    by_library: whether a library opens the files, and reads a part of them meanwhile.
+    by_library: whether a library opens the files, and reads a part of them meanwhile. most: number of files that stay
+    open, if it is not 64.
 
     A thread pins the last 32 files that it requested. A pinned file is not closed, so a thread may use a file until the
     thread has requested 32 other files. A thread needs no lock for a file that it has already pinned.
     """
 
-    def __init__(self, opened: Callable[[int, Tally], H], by_library: bool = False) -> None:
+    def __init__(self, opened: Callable[[int, Tally], H], by_library: bool = False, most: int = _MOST) -> None:
         self._opened = opened
         self._by_library = by_library
+        self._most = most
         self._lock = threading.Lock()
         self._entries: OrderedDict[int, _Entry[H]] = OrderedDict()
         self._pins: _Pins[H] = _Pins()
@@ -60,7 +62,7 @@ class HandleCache(Generic[H]):
             if oldest is not None:
                 del pins[oldest]
                 self._entries[oldest].pins -= 1
-            if len(self._entries) > _MOST:
+            if len(self._entries) > self._most:
                 self._evict(tally)
         try:
             return entry.handle(lambda: self._opened(number, tally), tally, self._by_library)
@@ -78,7 +80,7 @@ class HandleCache(Generic[H]):
             self._pins = _Pins()
 
     def _evict(self, tally: Tally) -> None:
-        for number, entry in list(self._entries.items())[: len(self._entries) - _MOST]:
+        for number, entry in list(self._entries.items())[: len(self._entries) - self._most]:
             if not entry.pins:
                 started = now()
                 entry.close()

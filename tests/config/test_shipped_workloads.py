@@ -26,6 +26,7 @@ _SIZES = {
     "candle": "10MiB",
     "imagenet": "32MiB",
     "webdataset_laion": "64MiB",
+    "megatron_gpt": "64MiB",
 }
 _SHORT: dict[str, tuple[str, ...]] = {
     "climate": ("train.steps=4",),

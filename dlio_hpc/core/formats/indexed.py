@@ -4,11 +4,13 @@ Only the files of tokens have samples. The bytes of the file of tokens are a par
 Mode `posix` reads the index of a container once, when it opens the container, and then each piece of a sample at its
 offset, with one request per piece. Mode `framework` is Megatron-LM's way. It reads the header of the index and maps the
 index into memory. It then opens, reads and closes the file of tokens for each piece (_FileBinReader), or with
-reader.mapped maps the file and copies the pieces (_MMapBinReader, the default of Megatron-LM). One difference: runs of
-tokens are computed when a container is opened, and not before the first step.
+reader.mapped maps the file and copies the pieces (_MMapBinReader, the default of Megatron-LM). One difference: the
+order of documents is computed when a container is opened, and not before the first step. Containers stay open, as in
+Megatron-LM, so that a rank keeps 16 bytes for each document that it may read.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -131,7 +133,7 @@ class _TokenReader:
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._dataset = workload.dataset
         self._path: Callable[[int, int], str] = lambda container, part: _part(paths, part, container)
-        self._containers: HandleCache[_Container] = HandleCache(self._opened, by_library=True)
+        self._containers: HandleCache[_Container] = HandleCache(self._opened, True, sys.maxsize)
 
     def _opened(self, container: int, tally: Tally) -> _Container:
         """Open a container, and count the reads of its index. The cache counts one opening."""
