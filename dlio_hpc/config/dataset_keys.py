@@ -314,7 +314,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     documents: Documents | None = None
     """Documents in files of the format indexed. A sample of N + 1 tokens then begins at every Nth token of the
     documents in random order, and is read with one request for each document that it touches, as by the GPTDataset of
-    Megatron-LM; null: each sample is a document. Example: {tokens: 1000, stdev: 400}
+    Megatron-LM; null: each sample is a document. Existing files have their own documents; set `existing.sample_bytes`.
+    Example: {tokens: 1000, stdev: 400}
     """
     blend: Annotated[tuple[Annotated[float, Meta(gt=0)], ...], Meta(min_length=2, max_length=64)] | None = None
     """Weights of groups of files in a blend of datasets of the format indexed. The files are divided evenly into as
@@ -774,8 +775,8 @@ def _check_tokens(dataset: Dataset) -> None:
     has_tokens, tokens = FORMATS[kind].holds_tokens, dataset.sample.size // dataset.sample.item_bytes
     refuse(
         (
-            dataset.documents is not None and (not has_tokens or dataset.existing is not None),
-            "documents is for generated files of format=indexed; leave documents null",
+            dataset.documents is not None and not has_tokens,
+            f"documents is for format=indexed, not {kind}; leave documents null",
         ),
         (
             dataset.blend is not None and not has_tokens,
@@ -795,7 +796,7 @@ def _check_tokens(dataset: Dataset) -> None:
             "sample.dtype: tokens of format=indexed cannot be float16; use uint8, int16, int32 or int64",
         ),
         (
-            dataset.documents is not None and (sample.stdev is not None or tokens < 2),
+            dataset.documents is not None and dataset.existing is None and (sample.stdev is not None or tokens < 2),
             "documents needs samples of one size, of two or more tokens: leave sample.stdev null, and set "
             "sample.shape: [N + 1] for sequences of N tokens",
         ),

@@ -223,5 +223,5 @@ def test_keys_that_no_file_of_tokens_can_have_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             _dataset(**keys)
-    with pytest.raises(ValueError, match=re.escape("documents is for generated files of format=indexed")):
+    with pytest.raises(ValueError, match=re.escape("documents is for format=indexed, not raw")):
         Dataset("raw", 1, 1, Sample(bytes=Size(9)), documents=Documents(3))

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.config import workload
 from dlio_hpc.config.reader_keys import LoaderName
 from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.dataset import dataset_folder, dataset_scan, existing_files, stored_parts, token_index
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.existing_files import FileStatus
+from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.dataset.token_layout import Runs
 from tests.dataset import test_existing
 from tests.support import existing
@@ -68,6 +70,17 @@ def test_runs_of_tokens_are_samples(tmp_path: Path, dtype: str, item: int, keys:
     contents = _runs(tmp_path / "data", 17)
     assert len(contents) == (195 // 16) + (99 // 16) + (110 // 16)
     _check(tmp_path, contents, size=17 * item, **keys)
+
+
+def test_a_workload_of_generated_tokens_reads_existing_ones(tmp_path: Path) -> None:
+    """The documents of existing files replace those that the workload would generate, and the blend stays."""
+    existing.tokens(tmp_path / "data", _LENGTHS, "int32")
+    keys = ("dataset.existing={glob: '*.bin', sample_bytes: 68}", "reader.batch_size=2", "reader.read_threads=1")
+    made = existing.scanned(tmp_path / "data", tmp_path, workload.load("megatron_gpt", keys))
+    assert (made.dataset.documents, made.dataset.blend) == (None, (0.7, 0.15, 0.15))
+    bounds = [0, 12, 18, 24]
+    samples = Order(made.dataset, made.reader, 0).samples(0, made.dataset.samples)
+    assert (made.dataset.samples, np.histogram(samples, bounds)[0].tolist()) == (24, [16, 4, 4])
 
 
 def test_documents_without_tokens_are_left_out_of_runs(tmp_path: Path) -> None:
