@@ -82,8 +82,8 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: tie
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
     """Count a test whose process crashed among those that failed last, although pytest-xdist ran it once more: `make
-    test-failed` then runs it alone. If the run ended early, forget the tests that failed: `make test-failed` then fails,
-    since it has no test to run.
+    test-failed` then runs it alone. If the run ended early, forget the tests that failed, so that `make test-failed`
+    fails: it has no test to run.
     """
     yield
     cache, crashed = session.config.cache, session.config.stash.get(_crashed, [])
