@@ -128,12 +128,12 @@ def side_path(stored: StoredDataset, side: AuxiliaryFile) -> str:
 
 def file_count(dataset: Dataset) -> int:
     """Return the number of sample files of the dataset; 0 for the null format, which stores nothing."""
-    return 0 if dataset.format == "null" else dataset.files
+    return dataset.files if dataset.facts.holds_data else 0
 
 
 def payload(dataset: Dataset) -> int:
     """Return the total size in bytes of all samples and auxiliary files in the dataset's folder, before compression."""
-    return dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
+    return dataset.size * dataset.facts.holds_data + sum(side.file_size for side in sides(dataset))
 
 
 def sides(dataset: Dataset) -> list[AuxiliaryFile]:
@@ -371,7 +371,7 @@ def _known_paths(stored: StoredDataset) -> list[str]:
     and the last sample file, and the auxiliary files in the dataset's folder.
     """
     dataset = stored.descriptor
-    numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
+    numbers = sorted({0, dataset.files - 1}) if dataset.facts.holds_data else []
     return [*(file_path(stored, number) for number in numbers), *(side_path(stored, side) for side in sides(dataset))]
 
 
