@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, cast, get_args
+from typing import Annotated, Literal, cast
 
 from msgspec import Meta, Struct, structs
 
@@ -11,7 +11,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.base.units import counted
 from dlio_hpc.config import image_keys
-from dlio_hpc.config.format_facts import FORMATS, Compression, FormatName
+from dlio_hpc.config.format_facts import FORMATS, Compression, ExistingKey, FormatFacts, FormatName
 from dlio_hpc.config.image_keys import ImageShape
 
 # Bytes of a value in a CSV file, including its comma: "0.1234567,".
@@ -28,8 +28,6 @@ TOKEN_INDEX = (42, 20)
 BLEND_STEPS = 10_000
 # Most tokens of a document, whose number the index has as an int32.
 _MOST_TOKENS = 2**31 - 1
-# Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
-_LARGEST_MEMBER = 2**33
 # Default level of gzip and zlib; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
 # Compressions that have levels.
@@ -276,8 +274,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar", "indexed"]
-EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
+EXISTING_FORMATS = tuple(name for name, facts in FORMATS.items() if facts.existing_keys is not None)
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
@@ -369,6 +366,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return self.files * self.samples_per_file if self.scan is None else self.scan.samples
 
     @property
+    def facts(self) -> FormatFacts:
+        """Facts about the format of the files."""
+        return FORMATS[self.format]
+
+    @property
     def leaves(self) -> int:
         """Number of folders that hold sample files."""
         return math.prod(self.subfolders or (1,))
@@ -396,7 +398,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_flat(self) -> bool:
         """Whether the array in a file is one-dimensional and holds the bytes of all samples of the file."""
-        facts = FORMATS[self.format]
+        facts = self.facts
         is_of_bytes = facts.holds_image or (facts.holds_bytes and self.existing is not None)
         return is_of_bytes or self.sample.stdev is not None
 
@@ -405,7 +407,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         """Bytes of a sample in its file before compression. For CSV, this is the length of its text; for other formats,
         it equals the bytes of the sample in memory.
         """
-        return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
+        return math.prod(self.sample.array_shape) * CSV_VALUE if self.facts.holds_text else self.sample.size
 
     @property
     def largest(self) -> int:
@@ -455,12 +457,12 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_chunked(self) -> bool:
-        return self.format == "hdf5" and self.chunk_shape is not None
+        return self.facts.holds_chunks and self.chunk_shape is not None
 
     @property
     def is_packed(self) -> bool:
         """Whether each file is compressed as a whole, so that it must be decompressed from its beginning."""
-        return self.compression != "none" and FORMATS[self.format].packs_files
+        return self.compression != "none" and self.facts.packs_files
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
@@ -506,9 +508,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         """Bytes of headers and padding in a tar dataset, and about those of the ends of its files; bytes of the indexes
         of files of tokens.
         """
-        if FORMATS[self.format].holds_tokens:
+        if self.facts.holds_tokens:
             return self.files * (TOKEN_INDEX[0] + TOKEN_INDEX[1] * self.documents_per_file)
-        if self.format != "tar":
+        if not self.facts.holds_members:
             return 0
         sizes = self.arrays or (self.sample.size,)
         return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) + self.files * TAR_RECORD
@@ -517,7 +519,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     def joins_documents(self) -> bool:
         """Whether a sample is a run of tokens across documents, and not one document."""
         if self.existing is not None:
-            return FORMATS[self.format].holds_tokens and self.existing.sample_bytes is not None
+            return self.facts.holds_tokens and self.existing.sample_bytes is not None
         return self.documents is not None
 
     @property
@@ -535,7 +537,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_stored(self) -> bool:
         """Whether the dataset has files: sample files, or auxiliary files that runs read."""
-        return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
+        return self.facts.holds_data or any(side.access == "read" for side in self.auxiliary_files)
 
     @property
     def is_generated(self) -> bool:
@@ -571,7 +573,7 @@ def _wrong_compression(kind: FormatName, compression: str) -> str:
 
 def _check(dataset: Dataset) -> None:
     """Raise ValueError for a combination of keys that the dataset's format does not support."""
-    kind, sample, compression = dataset.format, dataset.sample, dataset.compression
+    kind, facts, sample, compression = dataset.format, dataset.facts, dataset.sample, dataset.compression
     names = [side.name for side in dataset.auxiliary_files]
     refuse(
         (
@@ -583,11 +585,11 @@ def _check(dataset: Dataset) -> None:
             "dataset too large: at most 2^53 samples, less than 2^63 bytes",
         ),
         (
-            dataset.chunk is not None and kind != "hdf5",
+            dataset.chunk is not None and not facts.holds_chunks,
             f"chunk is for HDF5; format={kind} has no chunks; leave chunk null",
         ),
         (
-            compression not in FORMATS[kind].compressions,
+            compression not in facts.compressions,
             _wrong_compression(kind, compression),
         ),
         (
@@ -599,7 +601,7 @@ def _check(dataset: Dataset) -> None:
             "compression_ratio and random_bits both determine compressibility: set only one of them",
         ),
         (
-            dataset.compression_ratio is not None and kind in {"csv", "null"},
+            dataset.compression_ratio is not None and (facts.holds_text or not facts.holds_data),
             f"compression_ratio has no effect on the contents of format={kind}; leave compression_ratio null",
         ),
         (
@@ -607,19 +609,19 @@ def _check(dataset: Dataset) -> None:
             "compression_ratio: level 0 does not compress; set level 1 to 9",
         ),
         (
-            kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
+            facts.holds_text and (sample.bytes is not None or sample.array_dtype != "float32"),
             "format=csv contains numbers: set sample.shape, and dtype float32",
         ),
         (
-            kind == "tar" and dataset.existing is None and dataset.largest >= _LARGEST_MEMBER,
-            "format=tar: a member of a tar file must be smaller than 8 GiB; lower the size of the sample",
+            dataset.existing is None and dataset.largest > facts.most,
+            f"format={kind}: a sample must be smaller than {units.format_size(facts.most + 1)}; lower its size",
         ),
         (
-            kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
+            not facts.holds_columns and (dataset.columns is not None or dataset.row_group is not None),
             f"columns and row_group are only for format=parquet, not for format={kind}; leave both null",
         ),
         (
-            dataset.subfolders is not None and (kind == "null" or dataset.existing is not None),
+            dataset.subfolders is not None and (not facts.holds_data or dataset.existing is not None),
             "subfolders divides the files that dlio-hpc generates, and none are generated here; leave subfolders null",
         ),
         (
@@ -645,7 +647,7 @@ def _check(dataset: Dataset) -> None:
         _check_arrays(dataset, dataset.arrays)
     if dataset.is_chunked:
         _check_chunk(dataset)
-    if kind == "parquet" and dataset.existing is None:
+    if facts.holds_columns and dataset.existing is None:
         _check_columns(dataset)
 
 
@@ -654,28 +656,34 @@ def _repeated(names: Sequence[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
 
 
+def _taking(key: ExistingKey) -> str:
+    """Return the formats whose existing files need a key of dataset.existing, as messages name them."""
+    names = [name for name, facts in FORMATS.items() if key in (facts.existing_keys or ())]
+    return f"format={' or '.join(names)}"
+
+
 def _check_existing(dataset: Dataset, existing: Existing) -> None:
-    kind = dataset.format
+    kind, keys = dataset.format, dataset.facts.existing_keys or ()
     refuse(
         (
             kind not in EXISTING_FORMATS,
             f"existing: files of format={kind} cannot be read; set format to one of {', '.join(EXISTING_FORMATS)}",
         ),
         (
-            existing.array is not None and kind not in {"hdf5", "npz"},
-            f"existing.array is for HDF5 and npz; format={kind} has no named arrays; leave array null",
+            existing.array is not None and "array" not in keys,
+            f"existing.array is for {_taking('array')}; format={kind} has no named arrays; leave array null",
         ),
         (
-            existing.sample_bytes is not None and kind != "raw" and not FORMATS[kind].holds_tokens,
-            "existing.sample_bytes is for format=raw and indexed; the scan takes the sizes from "
-            f"{kind} files; leave it null",
+            existing.sample_bytes is not None and "sample_bytes" not in keys,
+            f"existing.sample_bytes is for {_taking('sample_bytes')}; the scan takes sizes from {kind} files; leave it "
+            "null",
         ),
         (
-            existing.rows and kind != "npy",
-            f"existing.rows is for format=npy; the scan finds the samples of {kind} files; leave rows false",
+            existing.rows and "rows" not in keys,
+            f"existing.rows is for {_taking('rows')}; the scan finds the samples of {kind} files; leave rows false",
         ),
         (
-            dataset.arrays is not None and not FORMATS[kind].varies_arrays,
+            dataset.arrays is not None and not dataset.facts.holds_members,
             "existing: the key arrays is for generated datasets; leave arrays null, and set existing.array to the "
             "name of the array to read",
         ),
@@ -688,7 +696,7 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
 
 
 def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
-    sample, total, facts = dataset.sample, sum(arrays), FORMATS[dataset.format]
+    sample, total, facts = dataset.sample, sum(arrays), dataset.facts
     refuse(
         (
             not facts.holds_arrays,
@@ -701,9 +709,9 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "leave arrays null",
         ),
         (
-            sample.bytes is None or (sample.stdev is not None and not facts.varies_arrays),
+            sample.bytes is None or (sample.stdev is not None and not facts.holds_members),
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
-            f"shape{' and dtype' if facts.varies_arrays else ', dtype and stdev'} null",
+            f"shape{' and dtype' if facts.holds_members else ', dtype and stdev'} null",
         ),
         (min(arrays) < 1, f"arrays: found {min(arrays)}, but each array of a sample must have at least 1 byte"),
         (
@@ -716,14 +724,14 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
 
 def _check_images(dataset: Dataset) -> None:
     """Raise ValueError for keys of images that do not fit the format, or for keys that do not fit images."""
-    kind, facts = dataset.format, FORMATS[dataset.format]
+    kind, facts = dataset.format, dataset.facts
     refuse(
         (
             dataset.image is not None and (not facts.holds_image or dataset.existing is not None),
             f"image is for generated files of the formats {' and '.join(_IMAGES)}; leave image null",
         ),
         (
-            kind != "jpeg" and dataset.image is not None and dataset.image.quality is not None,
+            not facts.has_quality and dataset.image is not None and dataset.image.quality is not None,
             f"image.quality={dataset.image and dataset.image.quality} is for format=jpeg; format={kind} loses nothing; "
             "leave quality null",
         ),
@@ -772,7 +780,7 @@ def _pixels(image: ImageShape | None) -> str:
 def _check_tokens(dataset: Dataset) -> None:
     """Raise ValueError for keys of tokens that do not fit the format, or for samples that no file of tokens has."""
     kind, sample = dataset.format, dataset.sample
-    has_tokens, tokens = FORMATS[kind].holds_tokens, dataset.sample.size // dataset.sample.item_bytes
+    has_tokens, tokens = dataset.facts.holds_tokens, dataset.sample.size // dataset.sample.item_bytes
     refuse(
         (
             dataset.documents is not None and not has_tokens,

@@ -373,7 +373,7 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
 
 def _facts(run: Run) -> DatasetFacts:
     layout = run.workload.dataset
-    size = 0 if layout.format == "null" else layout.size
+    size = layout.size if layout.facts.holds_data else 0
     is_existing = layout.existing is not None
     return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size, is_existing)
 

@@ -179,7 +179,7 @@ def resolved(workload: Workload) -> Workload:
             interleave=reader.files_in_turn(dataset),
             prefetch=reader.batches_ahead,
             transfer_size=workload.request_size,
-            verify=dataset.format == "tfrecord" and reader.verifies,
+            verify=dataset.facts.holds_records and reader.verifies,
             verify_content=reader.verify_content if dataset.existing is None else "none",
         ),
     )
