@@ -24,7 +24,7 @@ _LENGTH, _POINTER = 4, 8
 _AT_ONCE = 1 << 20
 
 
-class Malformed(ValueError):
+class MalformedIndex(ValueError):
     """An index that does not have the layout, or that contradicts itself. The text follows the name of the file."""
 
 
@@ -105,28 +105,28 @@ def encoded(lengths: Numbers, dtype: str) -> Iterator[bytes]:
 
 
 def header(begin: bytes, total: int) -> Header:
-    """Return the header of an index. begin: its first bytes. total: size of the file in bytes. Raise Malformed if the
+    """Return the header of an index. begin: its first bytes. total: size of the file in bytes. Raise MalformedIndex if the
     file is no index, or if it does not have the size that its counts need.
     """
     if not begin.startswith(MAGIC):
-        raise Malformed(
+        raise MalformedIndex(
             f"begins with {begin[:9].hex() or 'no bytes'}, but an index of tokens with {MAGIC.hex()} (MMIDIDX)"
         )
     if len(begin) < HEADER:
-        raise Malformed(f"is truncated: it has {total} bytes, but a header has {HEADER}")
+        raise MalformedIndex(f"is truncated: it has {total} bytes, but a header has {HEADER}")
     _, version, number, sequences, beginnings = _HEADER.unpack(begin[:HEADER])
     if version != _VERSION:
-        raise Malformed(f"has the version {version} at byte 9, but only version {_VERSION} is known")
+        raise MalformedIndex(f"has the version {version} at byte 9, but only version {_VERSION} is known")
     if number not in _TYPES:
-        raise Malformed(f"has the type {number} of tokens at byte 17; types are 1 to {max(_TYPES)}")
+        raise MalformedIndex(f"has the type {number} of tokens at byte 17; types are 1 to {max(_TYPES)}")
     made = Header(_TYPES[number], sequences, beginnings)
     if total == made.size + sequences and sequences:
-        raise Malformed(
+        raise MalformedIndex(
             f"has a mode for each sequence at byte {made.size}, as multimodal datasets have; only plain ones are read"
         )
     if total != made.size:
         state = "is truncated" if total < made.size else "has bytes after its end"
-        raise Malformed(
+        raise MalformedIndex(
             f"{state}: it states {sequences} sequences at byte 18 and {beginnings} beginnings of documents at byte 26, "
             f"which take {made.size} bytes, but the file has {total}"
         )
@@ -134,7 +134,7 @@ def header(begin: bytes, total: int) -> Header:
 
 
 def decoded(known: Header, data: "npt.NDArray[np.uint8] | memoryview[Any]") -> TokenIndex:
-    """Return the sequences of an index. data: all its bytes, which the result refers to. Raise Malformed if sequences
+    """Return the sequences of an index. data: all its bytes, which the result refers to. Raise MalformedIndex if sequences
     have negative lengths, overlap, or do not follow each other.
     """
     lengths: Lengths = np.frombuffer(data, "<i4", known.sequences, HEADER)
@@ -145,10 +145,10 @@ def decoded(known: Header, data: "npt.NDArray[np.uint8] | memoryview[Any]") -> T
 
 
 def _check(known: Header, lengths: Lengths, pointers: Numbers, part: slice) -> None:
-    """Raise Malformed if some sequences have negative lengths, or do not begin where the sequence before them ends."""
+    """Raise MalformedIndex if some sequences have negative lengths, or do not begin where the sequence before them ends."""
     if (least := int(lengths[part].min())) < 0:
         at = part.start + int(lengths[part].argmin())
-        raise Malformed(f"states {least} tokens for sequence {at} at byte {HEADER + at * _LENGTH}")
+        raise MalformedIndex(f"states {least} tokens for sequence {at} at byte {HEADER + at * _LENGTH}")
     begin = 0
     if part.start:
         begin = int(pointers[part.start - 1]) + int(lengths[part.start - 1]) * known.item
@@ -160,6 +160,6 @@ def _check(known: Header, lengths: Lengths, pointers: Numbers, part: slice) -> N
     at = part.start + int(odd[0])
     place, expected = known.pointers + at * _POINTER, int(begins[odd[0]])
     before = f"sequence {at - 1} ends at byte {expected}" if at else "the first sequence begins at byte 0"
-    raise Malformed(
+    raise MalformedIndex(
         f"states byte {pointers[at]} for sequence {at} at byte {place}, but {before}: sequences must follow each other"
     )

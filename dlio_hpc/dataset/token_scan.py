@@ -42,7 +42,7 @@ def _read(path: str) -> TokenIndex:
     try:
         known = token_index.header(os.pread(descriptor, token_index.HEADER, 0), os.fstat(descriptor).st_size)
         return token_index.decoded(known, np.asarray(np.memmap(path, mode="r")))
-    except token_index.Malformed as fault:
+    except token_index.MalformedIndex as fault:
         raise ConfigError(f"{path} {fault}; {_LEAVE_OUT}") from fault
     finally:
         os.close(descriptor)

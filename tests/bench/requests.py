@@ -26,6 +26,7 @@ from dlio_hpc.core import buffers
 from dlio_hpc.core.formats import npz, tfrecord
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.dataset import stored_parts
 from dlio_hpc.dataset.sample_layout import SampleLayout
 from dlio_hpc.dataset.sample_order import Order
 from tests.bench.table import ROUNDS, row
@@ -190,7 +191,10 @@ def bare(folder: Path, case: Case) -> Callable[[], None]:
     offsets = (places.offset + start + places.within * gap).tolist()
     files, views = places.file.tolist(), buffers.allocate(case.batch, case.size).views
     targets = [views[number % case.batch] for number in range(dataset.samples)]
-    paths = [str(folder / str(written.first_part(dataset, number))) for number in range(case.files)]
+    stored = range(stored_parts.total(dataset))
+    samples = {written.first_part(dataset, number) for number in range(case.files)}
+    paths = [str(folder / str(number)) for number in stored if number in samples]
+    indexes = [str(folder / str(number)) for number in stored if number not in samples]
 
     def whole_files() -> None:
         for file, target in zip(files, targets, strict=True):
@@ -202,12 +206,20 @@ def bare(folder: Path, case: Case) -> Callable[[], None]:
         flags = os.O_RDONLY | (os.O_DIRECT if case.direct else 0)
         descriptors = [os.open(path, flags) for path in paths]
         preadv = os.preadv
+        for path in indexes:
+            _read_whole(path)
         for file, offset, target in zip(files, offsets, targets, strict=True):
             preadv(descriptors[file], target, offset)
         for descriptor in descriptors:
             os.close(descriptor)
 
     return whole_files if case.per_file == 1 else loop
+
+
+def _read_whole(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.preadv(descriptor, [bytearray(os.fstat(descriptor).st_size)], 0)
+    os.close(descriptor)
 
 
 def _start(folder: Path, case: Case) -> tuple[int, int]:

@@ -142,13 +142,13 @@ class _TokenReader:
     def _decoded(self, container: int, known: token_index.Header, data: Any) -> TokenIndex:
         try:
             return token_index.decoded(known, data)
-        except token_index.Malformed as reason:
+        except token_index.MalformedIndex as reason:
             raise damaged(self._path(container, _INDEX), reason) from reason
 
     def _header(self, container: int, begin: bytes, size: int) -> token_index.Header:
         try:
             return token_index.header(begin, size)
-        except token_index.Malformed as reason:
+        except token_index.MalformedIndex as reason:
             raise damaged(self._path(container, _INDEX), reason) from reason
 
     def _pieces(self, places: Places, tally: Tally) -> list[list[Piece]]:
