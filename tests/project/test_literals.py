@@ -39,6 +39,7 @@ _PARTIAL = {
     ("dataset/inflate.py", "gzip zlib"): "compressions of whole files",
     ("core/formats/packed_records.py", "gzip zlib"): "compressions of whole files",
     ("config/dlio_benchmark/dataset.py", "jpeg png"): "images",
+    ("programs/files/named_formats.py", "jpeg npy png tar"): "special kinds of raw files",
     ("config/image_keys.py", "jpeg png"): "images",
     ("config/workload.py", "bytes"): "the size of the samples of a workload without a dataset",
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
