@@ -105,8 +105,8 @@ def encoded(lengths: Numbers, dtype: str) -> Iterator[bytes]:
 
 
 def header(begin: bytes, total: int) -> Header:
-    """Return the header of an index. begin: its first bytes. total: size of the file in bytes. Raise MalformedIndex if the
-    file is no index, or if it does not have the size that its counts need.
+    """Return the header of an index. begin: its first bytes. total: size of the file in bytes. Raise MalformedIndex if
+    the file is no index, or if it does not have the size that its counts need.
     """
     if not begin.startswith(MAGIC):
         raise MalformedIndex(
@@ -134,8 +134,8 @@ def header(begin: bytes, total: int) -> Header:
 
 
 def decoded(known: Header, data: "npt.NDArray[np.uint8] | memoryview[Any]") -> TokenIndex:
-    """Return the sequences of an index. data: all its bytes, which the result refers to. Raise MalformedIndex if sequences
-    have negative lengths, overlap, or do not follow each other.
+    """Return the sequences of an index. data: all its bytes, which the result refers to. Raise MalformedIndex if
+    sequences have negative lengths, overlap, or do not follow each other.
     """
     lengths: Lengths = np.frombuffer(data, "<i4", known.sequences, HEADER)
     pointers: Numbers = np.frombuffer(data, "<i8", known.sequences, known.pointers)
@@ -145,7 +145,7 @@ def decoded(known: Header, data: "npt.NDArray[np.uint8] | memoryview[Any]") -> T
 
 
 def _check(known: Header, lengths: Lengths, pointers: Numbers, part: slice) -> None:
-    """Raise MalformedIndex if some sequences have negative lengths, or do not begin where the sequence before them ends."""
+    """Raise MalformedIndex if sequences have negative lengths, or do not begin where the sequence before them ends."""
     if (least := int(lengths[part].min())) < 0:
         at = part.start + int(lengths[part].argmin())
         raise MalformedIndex(f"states {least} tokens for sequence {at} at byte {HEADER + at * _LENGTH}")

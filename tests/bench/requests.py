@@ -197,6 +197,8 @@ def bare(folder: Path, case: Case) -> Callable[[], None]:
     indexes = [str(folder / str(number)) for number in stored if number not in samples]
 
     def whole_files() -> None:
+        for path in indexes:
+            _read_whole(path)
         for file, target in zip(files, targets, strict=True):
             descriptor = os.open(paths[file], os.O_RDONLY)
             os.preadv(descriptor, target, start)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dlio_hpc.dataset import stored_parts
 from tests.bench import generating, own_cost, ranks, reading, requests, row_groups, steps, tables
 from tests.bench.table import heading
 from tests.support import written
