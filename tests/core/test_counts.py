@@ -33,6 +33,10 @@ _COLUMNS = (
 )  # fmt: skip
 _PACKED = ("dataset.format=tfrecord", "dataset.compression=gzip", "dataset.random_bits=4")
 _ZLIB = (*_PACKED, "dataset.compression=zlib", "reader.mode=framework", "reader.shuffle.samples=false")
+_TOKENS = (
+    "dataset.format=indexed", "dataset.sample={shape: [1025], dtype: int32}",
+    "dataset.documents={tokens: 300, stdev: 99}",
+)  # fmt: skip
 _RECORDS = ("dataset.format=tfrecord", "reader.mode=framework", "reader.loader=tensorflow")
 
 
@@ -85,6 +89,9 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework"),
         (*_ARRAYS, "dataset.format=hdf5", "reader.mode=framework", "reader.loader=pytorch"),
         (*_ARRAYS, "dataset.format=tar"),
+        _TOKENS,
+        (*_TOKENS, "reader.mode=framework", "dataset.blend=[0.7, 0.3]"),
+        (*_TOKENS, "reader.loader=pytorch"),
         (*_SHARDS, "dataset.sample={bytes: 12000, stdev: 3000}"),
         (*_SHARDS, *_ARRAYS, "reader.read_threads=2"),
         (*_SHARDS, *_ARRAYS, "reader.transfer_size=1MiB"),

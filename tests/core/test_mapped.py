@@ -52,6 +52,24 @@ def test_calls_read_headers_and_page_faults_read_samples(tmp_path: Path, small: 
     assert summary.page_faults.major + summary.page_faults.minor > 0
 
 
+@pytest.mark.job
+@pytest.mark.strace
+@pytest.mark.parametrize("loader", LOADERS)
+def test_calls_read_headers_of_indexes_and_page_faults_read_tokens(tmp_path: Path, small: Path, loader: str) -> None:
+    straced.needed()
+    if loader == "tensorflow":
+        pytest.importorskip("tensorflow")
+    keys = ("dataset.format=indexed", "reader.mode=framework", "reader.mapped=true", f"reader.loader={loader}")
+    documents = ("dataset.sample={shape: [1025], dtype: int32}", "dataset.documents={tokens: 300, stdev: 99}")
+    run, summary = measured(tmp_path, small, *keys, *documents)
+    traced = straced.requests(tmp_path, RANKS, run.dataset)
+    assert (summary.reads, summary.overhead_bytes_read) == (len(traced), sum(traced))
+    assert summary.opens == straced.opens(tmp_path, RANKS, run.dataset)
+    assert summary.bytes_read == summary.samples * run.workload.dataset.sample.size
+    assert summary.page_faults is not None
+    assert summary.page_faults.major + summary.page_faults.minor > 0
+
+
 def _read(folder: Path, made: Workload, samples: list[int]) -> tuple[list[bytes], Tally]:
     reader = FORMATS[made.dataset.format].reader(made, lambda number: str(folder / str(number)), None)
     places = SampleLayout(made.dataset).of(np.array(samples, np.uint64))
