@@ -136,6 +136,18 @@ def test_lengths_of_documents_fill_files(tokens: int, samples: int, mean: int, s
         assert token_layout.generated(dataset, container).samples == samples
 
 
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 40), st.lists(st.integers(0, 30), min_size=1, max_size=40))
+def test_samples_located_one_by_one_are_those_located_together(tokens: int, lengths: list[int]) -> None:
+    ends = np.cumsum(lengths) * 2
+    index = TokenIndex("int16", np.array(lengths, np.int32), ends - np.array(lengths) * 2)
+    for layout in (Runs(index, tokens, 5), token_layout.Sequences(index)):
+        members = layout.of(np.arange(layout.samples))
+        firsts = iter(members.firsts.tolist())
+        together = [[(at, size, next(firsts)) for at, size in pieces] for pieces in members.by_sample()]
+        assert [layout.one(number) for number in range(layout.samples)] == together
+
+
 def test_documents_differ_between_files_and_have_the_lengths_that_are_asked() -> None:
     dataset = _dataset(samples_per_file=4000, documents=Documents(20, 6))
     first, second = (TokenFiles(dataset).lengths(container) for container in (0, 1))

@@ -36,9 +36,9 @@ from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.write_back import written_early
 from dlio_hpc.dataset import token_index, token_layout
-from dlio_hpc.dataset.sample_layout import Place, Places, SampleLayout
+from dlio_hpc.dataset.sample_layout import Numbers, Place, Places, SampleLayout
 from dlio_hpc.dataset.token_index import TokenIndex
-from dlio_hpc.dataset.token_layout import FileLayout, TokenFiles
+from dlio_hpc.dataset.token_layout import FileLayout, Piece, TokenFiles
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _PARTS, _TOKENS, _INDEX = 2, 0, 1
 # Bytes of the first request for an index. The header is in it, so that no other file is read whole.
 _FIRST = 1 << 20
-# Offset of a piece in the file of tokens, its bytes, and its offset in the sample.
-Piece = tuple[int, int, int]
+# Number of samples of a container that are located one by one.
+_FEW = 4
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
@@ -169,23 +169,20 @@ class _TokenReader:
 
     def _of_file(self, container: int, places: Places, tally: Tally) -> list[list[Piece]]:
         """Return the pieces of samples of one container. Raise an error if the index does not have these samples."""
-        layout = self._containers.get(container, tally).layout
-        if int(places.within.max()) >= layout.samples:
+        layout, numbers = self._containers.get(container, tally).layout, places.within.tolist()
+        if max(numbers) >= layout.samples:
             raise unplanned(
-                f"{self._path(container, _INDEX)} describes {layout.samples} samples, but sample "
-                f"{int(places.within.max())} of the file was expected"
+                f"{self._path(container, _INDEX)} describes {layout.samples} samples, but sample {max(numbers)} of the "
+                "file was expected"
             )
-        members = layout.of(places.within)
-        starts = np.cumsum(members.counts) - members.counts
-        odd = np.flatnonzero(np.add.reduceat(members.sizes, starts) != places.size)
-        if len(odd):
-            raise unplanned(
-                f"{self._path(container, _INDEX)} gives sample {int(places.within[odd[0]])} of the file another size "
-                f"than {int(places.size[odd[0]])} bytes"
-            )
-        pieces = list(zip(members.offsets.tolist(), members.sizes.tolist(), members.firsts.tolist(), strict=True))
-        ends = np.cumsum(members.counts).tolist()
-        return [pieces[first:end] for first, end in zip(starts.tolist(), ends, strict=True)]
+        located = [layout.one(number) for number in numbers] if len(numbers) < _FEW else _located(layout, places.within)
+        for number, size, pieces in zip(numbers, places.size.tolist(), located, strict=True):
+            if pieces[-1][1] + pieces[-1][2] != size:
+                raise unplanned(
+                    f"{self._path(container, _INDEX)} gives sample {number} of the file "
+                    f"{pieces[-1][1] + pieces[-1][2]} bytes, expected {size}"
+                )
+        return located
 
     def close(self) -> None:
         self._containers.close()
@@ -314,6 +311,14 @@ class _MappedReader(_PieceReader):
             for offset, size, first in pieces:
                 row[first : first + size] = tokens[offset : offset + size]
             tally.map(started, whole, before)
+
+
+def _located(layout: FileLayout, within: Numbers) -> list[list[Piece]]:
+    """Return the pieces of each sample. within: numbers of the samples in the file."""
+    members = layout.of(within)
+    pieces = list(zip(members.offsets.tolist(), members.sizes.tolist(), members.firsts.tolist(), strict=True))
+    ends = np.cumsum(members.counts)
+    return [pieces[first:end] for first, end in zip((ends - members.counts).tolist(), ends.tolist(), strict=True)]
 
 
 def _mapped(path: str) -> npt.NDArray[np.uint8]:
