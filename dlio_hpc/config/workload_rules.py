@@ -92,7 +92,8 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             reader.transfer_size is not None and framework and facts.chooses_requests,
-            f"reader.transfer_size needs mode=posix; in mode=framework, {facts.library} chooses the request size",
+            f"reader.transfer_size needs mode=posix; in mode=framework, {facts.library or facts.title} chooses the "
+            "request size",
         ),
         (
             dataset.arrays is not None and framework and facts.holds_chunks and reader.transfer_size is not None,

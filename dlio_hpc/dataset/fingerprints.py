@@ -22,10 +22,11 @@ def of(dataset: Dataset, layout: Layout | None = None) -> str:
         return dataset.scan.fingerprint
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
     stored = serialization.plain(structs.replace(dataset, auxiliary_files=()))
-    for key in ("compression_ratio", "arrays", "image", "columns", "row_group", "subfolders"):
+    for key in ("compression_ratio", "arrays", "image", "columns", "row_group", "subfolders", "documents"):
         if stored[key] is None:
             del stored[key]  # datasets generated before this key existed keep their fingerprints
     del stored["existing"], stored["sample"]["stored_dtype"]
+    del stored["blend"]  # an order of reading, which changes no file
     parts = [_CONTENT, stored, auxiliary_files, *([] if layout is None else [_stored_layout(layout)])]
     return hashlib.sha256(serialization.encode(parts)).hexdigest()[:12]
 

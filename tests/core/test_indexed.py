@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.base.errors import InvalidRun
+from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import Size
+from dlio_hpc.config import workload
 from dlio_hpc.config.dataset_keys import Dataset, Documents, Sample
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
@@ -227,13 +228,16 @@ def test_large_indexes_are_read_whole(tmp_path: Path, keys: dict[str, Any]) -> N
 
 
 def test_keys_that_no_file_of_tokens_can_have_are_refused() -> None:
-    for keys, words in (
+    for bad, words in (
         ({"sample": Sample(shape=(4,), dtype="float16")}, "cannot be float16"),
         ({"documents": Documents(5), "sample": Sample(bytes=Size(9), stdev=Size(2))}, "leave sample.stdev null"),
         ({"documents": Documents(5), "sample": Sample(shape=(1,), dtype="int32")}, "of two or more tokens"),
         ({"sample": Sample(bytes=Size(2**31))}, "at most 2147483647 tokens"),
     ):
         with pytest.raises(ValueError, match=words):
-            _dataset(**keys)
+            _dataset(**bad)
+    keys = ("dataset.format=indexed", "reader.mode=framework", "reader.transfer_size=4KiB")
+    with pytest.raises(ConfigError, match="in mode=framework, Megatron's IndexedDataset chooses the request size"):
+        workload.load("demo", keys)
     with pytest.raises(ValueError, match=re.escape("documents is for format=indexed, not raw")):
         Dataset("raw", 1, 1, Sample(bytes=Size(9)), documents=Documents(3))

@@ -182,7 +182,7 @@ def test_cut_files_are_named(tmp_path: Path, left: int) -> None:
     ("keys", "need"),
     [
         ({"mode": "posix"}, "reader.mode=framework, not posix"),
-        *(({"format": kind}, f"format=npy; files of format={kind}") for kind in ("npz", "raw", "hdf5")),
+        *(({"format": kind}, f"format=npy or indexed; files of format={kind}") for kind in ("npz", "raw", "hdf5")),
     ],
 )
 def test_other_formats_are_not_mapped(keys: dict[str, Any], need: str) -> None:

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import Size
 from dlio_hpc.config import workload
 from dlio_hpc.config.dataset_keys import BLEND_STEPS, Dataset, Documents, Sample
 from dlio_hpc.config.reader_keys import Reader, Shuffle
-from dlio_hpc.dataset import blending
+from dlio_hpc.dataset import blending, fingerprints
 from dlio_hpc.dataset.sample_order import Order
 
 _WEIGHTS = st.lists(st.floats(0.01, 50), min_size=2, max_size=7).map(tuple)
@@ -109,6 +110,12 @@ def test_keys_that_do_not_fit_a_blend_are_refused(keys: tuple[str, ...], words: 
     workload.load("demo", _KEYS)
     with pytest.raises(ConfigError, match=words):
         workload.load("demo", (*_KEYS, *keys))
+
+
+def test_a_blend_reads_the_files_of_a_dataset_without_one() -> None:
+    dataset = _dataset((0.6, 0.4))
+    assert fingerprints.of(dataset) == fingerprints.of(structs.replace(dataset, blend=None))
+    assert fingerprints.of(dataset) != fingerprints.of(structs.replace(dataset, documents=Documents(31, 9)))
 
 
 def test_a_blend_of_sequences_may_have_any_sample_of_one_size() -> None:
