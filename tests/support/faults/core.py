@@ -48,6 +48,7 @@ DATASETS: dict[str, tuple[str, ...]] = {
     "jpeg": ("dataset.format=jpeg", *_IMAGES),
     "png": ("dataset.format=png", *_IMAGES),
     "parquet": ("dataset.format=parquet", "dataset.row_group=2"),
+    "indexed": ("dataset.format=indexed", "dataset.documents={tokens: 400, stdev: 90}"),
     "raw": ("dataset.format=raw",),
     "csv": ("dataset.format=csv",),
 }
@@ -68,6 +69,7 @@ def _operations() -> Iterator[Operation]:
     yield _operation("read auxiliary files", _SIDES, 1, 0.7)
     yield _operation("read hdf5, 2 ranks", DATASETS["hdf5"], 1, 0.7, 2)
     yield _operation("read npy mapped", (*DATASETS["npy"], *_FRAMEWORK, "reader.mapped=true"), 1)
+    yield _operation("read indexed mapped", (*DATASETS["indexed"], *_FRAMEWORK, "reader.mapped=true"), 1)
     by_workers = (
         ("npz", _FRAMEWORK), ("tfrecord", _FLOOR), ("hdf5", _FRAMEWORK), ("raw", _FLOOR), ("tar", _FRAMEWORK),
     )  # fmt: skip
