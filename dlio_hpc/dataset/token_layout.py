@@ -110,15 +110,14 @@ class TokenFiles:
         self._dataset = dataset
         self._item = dataset.sample.item_bytes
         self._places = SampleLayout(dataset)
-        self._documents = SampleLayout(_of_documents(dataset)) if dataset.documents is not None else None
 
     def lengths(self, container: int) -> Numbers:
         """Return the number of tokens of each sequence of a file."""
-        if self._documents is None and self._dataset.sample.stdev is None:  # a view of one number
+        if self._dataset.documents is None and self._dataset.sample.stdev is None:  # a view of one number
             return np.broadcast_to(np.int64(self._dataset.sample.size // self._item), self._dataset.samples_per_file)
-        if self._documents is None:
+        if self._dataset.documents is None:
             return self._places.in_file(container).size // self._item
-        lengths = self._documents.in_file(container).size.copy()
+        lengths = SampleLayout(_of_documents(self._dataset)).in_file(container).size.copy()
         lengths[-1] += self._dataset.tokens_per_file - int(lengths.sum())
         return lengths
 
@@ -130,7 +129,7 @@ class TokenFiles:
 
     def size(self, container: int) -> int:
         """Return the bytes of a file of tokens."""
-        if self._documents is None:
+        if self._dataset.documents is None:
             return self._places.file_size(container)
         return self._dataset.tokens_per_file * self._item
 
