@@ -278,6 +278,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
     if reader.access == "collective":
         refuse(
             (
+                dataset.joins_documents,
+                "reader.access=collective reads each byte of a batch once, but samples across documents share tokens; "
+                "set access=independent, or dataset.documents=null",
+            ),
+            (
                 dataset.file_access != "shared",
                 "reader.access=collective needs a single file that all ranks read: dataset.file_access=shared",
             ),

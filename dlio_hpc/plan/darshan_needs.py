@@ -206,6 +206,9 @@ def _per_sample(dataset: Dataset, request: int) -> int:
         return len(dataset.scan.columns) + -(-dataset.largest // max(request, 1))
     if dataset.facts.holds_columns:
         return sum(-(-column.bytes // max(request, 1)) + 1 for column in dataset.all_columns)
+    if dataset.documents is not None:  # documents may have half of the mean length where the sample is
+        documents = 2 * dataset.sample.size // dataset.sample.item_bytes // dataset.documents.tokens + 2
+        return documents + -(-dataset.largest // max(request, 1))
     if dataset.is_chunked:
         chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
         request = min(request, chunk)

@@ -239,5 +239,10 @@ def test_keys_that_no_file_of_tokens_can_have_are_refused() -> None:
     keys = ("dataset.format=indexed", "reader.mode=framework", "reader.transfer_size=4KiB")
     with pytest.raises(ConfigError, match="in mode=framework, Megatron's IndexedDataset chooses the request size"):
         workload.load("demo", keys)
+    shared = ("dataset.format=indexed", "dataset.files=1", "dataset.file_access=shared", "reader.read_threads=1")
+    together = (*shared, "reader.access=collective")
+    workload.load("demo", together)
+    with pytest.raises(ConfigError, match="samples across documents share tokens; set access=independent"):
+        workload.load("demo", (*together, "dataset.documents.tokens=100"))
     with pytest.raises(ValueError, match=re.escape("documents is for format=indexed, not raw")):
         Dataset("raw", 1, 1, Sample(bytes=Size(9)), documents=Documents(3))
