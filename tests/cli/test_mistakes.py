@@ -747,6 +747,22 @@ EXISTING = (
         ("format=tar", "smaller than 8 GiB", "lower the size"),
     ),
     Mistake(
+        "documents in other files",
+        DEMO + "-S dataset.documents.tokens=1000",
+        ("documents is for format=indexed, not npz", "leave documents null"),
+    ),
+    Mistake(
+        "blend of fewer files than weights",
+        DEMO + "-S dataset.format=indexed -S dataset.files=2 -S 'dataset.blend=[0.6, 0.3, 0.1]'",
+        ("blend: 3 weights for 2 files", "at least one file for each weight"),
+    ),
+    Mistake(
+        "blend that shuffles files alone",
+        DEMO + "-S dataset.format=indexed -S 'dataset.blend=[0.6, 0.4]' -S reader.shuffle.files=true"
+        " -S reader.shuffle.samples=false",
+        ("reader.shuffle", "set shuffle.files and shuffle.samples both to true, or both to false"),
+    ),
+    Mistake(
         "format without a scan",
         DEMO + "-d data --existing '*' -S dataset.format=csv",
         ("files of format=csv cannot be read", "raw"),
