@@ -17,6 +17,7 @@ from dlio_hpc.dataset.sample_layout import Place, Places
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
+# Function from the number of a stored file to its path.
 Paths = Callable[[int], str]
 # Function that fills an array with the bytes of a sample in memory, from a given byte of the sample on.
 Expected = Callable[[Rows, Place, int], None]
@@ -43,7 +44,8 @@ class SampleReader(Protocol):
 
 
 class Format(NamedTuple):
-    """Functions of a file format. write: writes the file with a given number to an open file, which may have older
+    """Functions of a file format. Numbers of files are those of stored files; a container may have several, see
+    dataset/stored_parts.py. write: writes the file with a given number to an open file, which may have older
     contents. reader: returns a reader of the dataset's files. Its arguments are the workload; a function that returns
     the path of the file with a given number; and the communicator for collective access, or None. fault: takes the
     path and the number of a file. It returns how this file differs from the file that write() creates for this
