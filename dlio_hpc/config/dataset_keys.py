@@ -46,11 +46,14 @@ LARGEST_DICTIONARY = 1 << 20
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
+# Limit on the bytes of a chunk of a Zarr array, which blosc has, and limit on the number of files in a store.
+_LARGEST_ZARR_CHUNK, _MOST_CHUNKS = 2**31 - 2**16, 10**7
 # Formats that hold several arrays, and formats that compress, as messages name them.
 _HOLDING_ARRAYS = sorted((name for name, facts in FORMATS.items() if facts.holds_arrays), reverse=True)
 _COMPRESSING = " or ".join(
     f"{name} ({', '.join(facts.compressions[1:])})" for name, facts in FORMATS.items() if facts.compressions[1:]
 )
+_CHUNKED = " and ".join(facts.title for facts in FORMATS.values() if facts.has_chunks)
 _IMAGES = [name for name, facts in FORMATS.items() if facts.holds_image]
 # What messages ask for, where a pattern would have to be read.
 _NAME, _FILE_NAME = "a name of letters, digits, _ and -", "a name of letters, digits, ., _ and -"
@@ -120,7 +123,9 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """Chunk of an HDF5 dataset, the unit of storage and compression. It is given by either `bytes` or `shape`."""
+    """Chunk of an HDF5 dataset or a Zarr array, the unit of storage and compression. It is given by either `bytes` or
+    `shape`.
+    """
 
     bytes: units.Size | None = None
     """Maximum size of a chunk. The values of a chunk are contiguous in the array. Example: 64 KiB"""
@@ -130,6 +135,21 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if (self.bytes is None) == (self.shape is None):
             raise ValueError("give either bytes or shape")
+
+
+class ZarrKeys(Struct, frozen=True, forbid_unknown_fields=True):
+    """Version of the Zarr format, and shards."""
+
+    version: Literal[2, 3] = 3
+    """Version of the format. 2: .zarray; 3: zarr.json. Example: 2"""
+    shard: tuple[units.Positive, ...] | None = None
+    """Shape of the part of the array that a file holds, a multiple of the shape of a chunk on each axis; null: each
+    file holds one chunk. The first dimension counts samples. Needs version 3. Example: [4, 128, 128]
+    """
+
+    def __post_init__(self) -> None:
+        if self.shard is not None and self.version != 3:
+            raise ValueError(f"shard needs version=3, not {self.version}; set version: 3, or leave shard null")
 
 
 class Column(Struct, frozen=True, forbid_unknown_fields=True):
@@ -235,8 +255,8 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
     matches any number of folders. Example: train/*.tfrecord
     """
     array: str | None = None
-    """Name of the array in each file, for HDF5 and npz; its first axis counts samples. null: the only array of the
-    file. Example: images
+    """Name of the array in each file, for HDF5, npz and Zarr; its first axis counts samples. null: the only array of
+    the file. Example: images
     """
     sample_bytes: units.Size | None = None
     """Size of each sample in raw files that hold several samples; null: each file is one sample. Example: 150 KiB"""
@@ -256,7 +276,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar"]
+ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar", "zarr"]
 EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
 
 
@@ -299,12 +319,14 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     subfolders each. A number alone, such as 1000, stands for [1000]. Example: [1000]
     """
     chunk: Chunk | None = None
-    """Chunks of HDF5 files; null: contiguous storage. A size alone, such as 64 KiB, stands for {bytes: 64 KiB}.
-    Example: {bytes: 64 KiB}
+    """Chunks of HDF5 files and Zarr stores; null: contiguous storage, and for Zarr a chunk for each sample. A size
+    alone, such as 64 KiB, stands for {bytes: 64 KiB}. Example: {bytes: 64 KiB}
     """
+    zarr: ZarrKeys | None = None
+    """Version of the format of Zarr stores, and their shards; null: version 3 without shards. Example: {version: 2}"""
     compression: Compression = "none"
-    """Compression of the files. gzip is available for HDF5, npz and TFRecord, zlib for TFRecord only, lzf for HDF5
-    only.
+    """Compression of the files. gzip is available for HDF5, npz, TFRecord and Zarr, zlib for TFRecord and version 2 of
+    Zarr, lzf for HDF5, zstd and blosc for Zarr.
     """
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     """Compression level of gzip and zlib; null: 4. Example: 5"""
@@ -410,11 +432,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
-        """Chunk shape of the samples' array in an HDF5 file; None for contiguous storage. Compression needs chunks: if
-        the file is compressed and `chunk` is null, each sample is a chunk.
+        """Chunk shape of the samples' array in an HDF5 file or a Zarr store; None for contiguous storage. Compression
+        needs chunks: if the file is compressed and `chunk` is null, each sample is a chunk. So it is in a Zarr store.
         """
         if self.chunk is None:
-            if self.compression == "none":
+            if self.compression == "none" and not FORMATS[self.format].is_store:
                 return None
             return _chunk_of(self.array_shape, math.prod(self.sample.array_shape))
         if self.chunk.shape is not None:
@@ -423,7 +445,12 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_chunked(self) -> bool:
-        return self.format == "hdf5" and self.chunk_shape is not None
+        return FORMATS[self.format].has_chunks and self.chunk_shape is not None
+
+    @property
+    def zarr_keys(self) -> ZarrKeys:
+        """Version of the format of Zarr stores, and their shards."""
+        return self.zarr or ZarrKeys()
 
     @property
     def is_packed(self) -> bool:
@@ -528,8 +555,12 @@ def _check(dataset: Dataset) -> None:
             "dataset too large: at most 2^53 samples, less than 2^63 bytes",
         ),
         (
-            dataset.chunk is not None and kind != "hdf5",
-            f"chunk is for HDF5; format={kind} has no chunks; leave chunk null",
+            dataset.chunk is not None and not FORMATS[kind].has_chunks,
+            f"chunk is for {_CHUNKED}; format={kind} has no chunks; leave chunk null",
+        ),
+        (
+            dataset.zarr is not None and kind != "zarr",
+            f"zarr is for format=zarr, not for format={kind}; leave zarr null",
         ),
         (
             compression not in FORMATS[kind].compressions,
@@ -591,6 +622,8 @@ def _check(dataset: Dataset) -> None:
         _check_chunk(dataset)
     if kind == "parquet" and dataset.existing is None:
         _check_columns(dataset)
+    if kind == "zarr" and dataset.existing is None:
+        _check_store(dataset)
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
@@ -606,8 +639,8 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
             f"existing: files of format={kind} cannot be read; set format to one of {', '.join(EXISTING_FORMATS)}",
         ),
         (
-            existing.array is not None and kind not in {"hdf5", "npz"},
-            f"existing.array is for HDF5 and npz; format={kind} has no named arrays; leave array null",
+            existing.array is not None and kind not in {"hdf5", "npz", "zarr"},
+            f"existing.array is for HDF5, npz and Zarr; format={kind} has no named arrays; leave array null",
         ),
         (
             existing.sample_bytes is not None and kind != "raw",
@@ -753,7 +786,33 @@ def _check_chunk(dataset: Dataset) -> None:
             "counts samples",
         ),
         (
-            math.prod(chunk) * item_bytes >= _LARGEST_CHUNK,
+            math.prod(chunk) * item_bytes >= _LARGEST_CHUNK and dataset.format == "hdf5",
             "chunk: HDF5 requires chunks smaller than 4 GiB",
+        ),
+        (
+            math.prod(chunk) * item_bytes >= _LARGEST_ZARR_CHUNK and dataset.format == "zarr",
+            "chunk: chunks of Zarr must be smaller than 2 GiB; set a smaller chunk",
+        ),
+    )
+
+
+def _check_store(dataset: Dataset) -> None:
+    """Raise ValueError for keys that a Zarr store cannot have."""
+    if dataset.sample.stdev is not None:
+        raise ValueError("sample.stdev: all samples of format=zarr have one size; leave stdev null")
+    keys, chunk = dataset.zarr_keys, dataset.chunk_shape or ()
+    shard = keys.shard or chunk
+    refuse(
+        (
+            dataset.compression == "zlib" and keys.version != 2,
+            "compression=zlib: version 3 of Zarr has gzip instead; set compression=gzip, or zarr.version: 2",
+        ),
+        (
+            len(shard) != len(chunk) or any(whole % part for whole, part in zip(shard, chunk, strict=False)),
+            f"zarr.shard: found {list(shard)}, but a shard must be a multiple of a chunk, {list(chunk)}, on each axis",
+        ),
+        (
+            math.prod(-(-whole // part) for whole, part in zip(dataset.array_shape, shard, strict=False)) > _MOST_CHUNKS,
+            f"chunk: a store would have more than {_MOST_CHUNKS} files; set larger chunks, or zarr.shard",
         ),
     )

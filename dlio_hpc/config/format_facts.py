@@ -2,8 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "null"]
-Compression = Literal["none", "gzip", "zlib", "lzf"]
+FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "zarr", "null"]
+Compression = Literal["none", "gzip", "zlib", "lzf", "zstd", "blosc"]
 
 
 class FormatFacts(NamedTuple):
@@ -18,7 +18,9 @@ class FormatFacts(NamedTuple):
     several requests, although the dataset has no arrays. size_step: number of bytes of which random sizes of samples
     differ from the mean by a multiple. varies_arrays: whether samples of several arrays may have random sizes.
     timed_call: what reports call a timed read in framework mode; empty for a request to the operating system.
-    packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone. package: name
+    packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone. has_chunks:
+    whether the array in a file can be divided into chunks. is_store: whether a file is a folder with an array, whose
+    chunks are files. package: name
     in plan/packages.py of the package that framework mode needs in addition to the dependencies of dlio-hpc.
     """
 
@@ -40,6 +42,8 @@ class FormatFacts(NamedTuple):
     size_step: int = 1
     varies_arrays: bool = False
     timed_call: str = ""
+    has_chunks: bool = False
+    is_store: bool = False
     package: str = ""
 
 
@@ -58,6 +62,7 @@ FORMATS: dict[FormatName, FormatFacts] = {
         caches_open=True,
         stays_open=True,
         holds_arrays=True,
+        has_chunks=True,
         compressions=("none", "gzip", "lzf"),
         timed_call="one read by h5py",
     ),
@@ -89,6 +94,16 @@ FORMATS: dict[FormatName, FormatFacts] = {
         size_step=512,
         varies_arrays=True,
         timed_call="one sample by tarfile",
+    ),
+    "zarr": FormatFacts(
+        "Zarr",
+        "zarr-python",
+        chooses_requests=True,
+        stays_open=True,
+        has_chunks=True,
+        is_store=True,
+        compressions=("none", "gzip", "zlib", "zstd", "blosc"),
+        package="zarr",
     ),
     "null": FormatFacts("no data"),
 }
