@@ -22,6 +22,7 @@ class FormatFacts(NamedTuple):
     whether the array in a file can be divided into chunks. is_store: whether a file is a folder with an array, whose
     chunks are files. package: name
     in plan/packages.py of the package that framework mode needs in addition to the dependencies of dlio-hpc.
+    suffixes: ends of the names of the files that a container has, if it has several; see dataset/stored_parts.py.
     """
 
     title: str
@@ -45,6 +46,7 @@ class FormatFacts(NamedTuple):
     has_chunks: bool = False
     is_store: bool = False
     package: str = ""
+    suffixes: tuple[str, ...] = ()
 
 
 _IMAGE = FormatFacts(

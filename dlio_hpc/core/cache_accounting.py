@@ -10,7 +10,7 @@ import numpy as np
 
 from dlio_hpc.core import client_counters, page_cache
 from dlio_hpc.core.procfs import IO, memory, process_io
-from dlio_hpc.dataset import dataset_folder, sample_index
+from dlio_hpc.dataset import dataset_folder, sample_index, stored_parts
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
@@ -121,4 +121,5 @@ def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int
     places = np.linspace(first, last - 1, max(_FEWEST, _FILES // ranks_on_node)).astype(int)
     samples = [order.samples(place, place + 1)[0] for place in places if first <= place < last]
     files = sample_index.file_numbers(run.workload.dataset, np.array(samples, np.uint64))
-    return [dataset_folder.file_path(run.stored, number) for number in dict.fromkeys(files.tolist())]
+    stored = stored_parts.of_containers(run.workload.dataset, dict.fromkeys(files.tolist()))
+    return [dataset_folder.file_path(run.stored, number) for number in stored]

@@ -36,7 +36,7 @@ class EvaluationPasses:
         self._comm, self._run, self._every = comm, run, every
         self._positions = positions(run.workload, comm.size, comm.rank, ranks_on_node)
         self._loader = open_loader(comm, run, ranks_on_node)
-        self._verification = Verification(run.workload, dataset_folder.paths(run.stored))
+        self._verification = Verification(run.workload, dataset_folder.containers(run.stored))
         self._drop_cache = PageCacheDrop(node, run) if run.workload.reader.drop_cache else None
         self._arrivals = cache_accounting.of_samples(node, run, comm.size // node.size)
         self._ranks_of_node = node.size

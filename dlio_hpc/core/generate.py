@@ -16,7 +16,7 @@ from dlio_hpc.core.files import write_all
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
-from dlio_hpc.dataset import dataset_folder, dataset_space, dataset_tree, written_files
+from dlio_hpc.dataset import dataset_folder, dataset_space, dataset_tree, stored_parts, written_files
 from dlio_hpc.dataset.written_files import Span
 from dlio_hpc.files import filesystem, safe_folders
 from dlio_hpc.plan.plan import Run
@@ -46,7 +46,9 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
         clock.assemble(comm)  # rank 0 may wait for another job that generates the same dataset
         written = on_root(comm, lambda: _prepared(run, comm.size))
         if written is None:
-            return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
+            return Generated(
+                True, run.dataset, stored_parts.total(run.workload.dataset), 0, clock.now() - started, None
+            )
         started = clock.now()
         missing = _missing(comm, run, written)
         made = _write_share(comm.rank, comm.size, run, missing, progress, stop)
@@ -246,10 +248,10 @@ def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memor
     layout, size = run.workload.dataset, 0
     path = os.path.join(run.stored.folder, dataset_folder.file_name(layout, numbers.start))
     above = f"{os.path.dirname(path)}/"
+    names = dataset_folder.base_names(layout, numbers)
     prefix = above if darshan_fd_gate.is_watched() else ""
     try:
-        for number, data in zip(numbers, contents, strict=True):
-            name = f"{number:08}.{layout.format}"
+        for name, data in zip(names, contents, strict=True):
             file, is_new = safe_folders.writable(folder, prefix + name)
             try:
                 if not is_new:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from dlio_hpc.core import cache_facts
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset import dataset_folder, stored_parts
 from dlio_hpc.dataset.rank_shares import samples_per_epoch
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
@@ -79,7 +79,7 @@ def _checked(run: Run, role: Role, ranks: int) -> Sequence[str]:
     which = {"dataset": run, "evaluation": run.evaluation, "outputs": None}[role]
     if which is None or which.workload.dataset.format == "null":
         return []
-    layout = which.workload.dataset
-    number = max(1, min(_CHECKED, samples_per_epoch(which.workload, ranks), layout.files))
-    drawn = random.Random(run.outputs).sample(range(layout.files), number)
+    files = stored_parts.total(which.workload.dataset)
+    number = max(1, min(_CHECKED, samples_per_epoch(which.workload, ranks), files))
+    drawn = random.Random(run.outputs).sample(range(files), number)
     return [dataset_folder.file_path(which.stored, place) for place in sorted(drawn)]

@@ -19,7 +19,7 @@ from dlio_hpc.base.errors import DlioError
 from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import clock, fio
 from dlio_hpc.core.files import OpenFile, open_file
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset import dataset_folder, stored_parts
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
@@ -49,13 +49,13 @@ class ThreadPart(NamedTuple):
         """Number of the file in which the part begins, and the fraction of this file that is before the beginning of
         the part.
         """
-        files = self.run.workload.dataset.files
+        files = stored_parts.total(self.run.workload.dataset)
         first, place = divmod((self.number * files + self.shift) % (files * self.threads), self.threads)
         return first, place / self.threads if files < self.threads else 0.0
 
     def paths(self) -> Iterator[str]:
         """Yield the paths of all files of the dataset, beginning with the file in which the part begins."""
-        files, (first, _) = self.run.workload.dataset.files, self.begin
+        files, (first, _) = stored_parts.total(self.run.workload.dataset), self.begin
         for number in range(first, first + files):
             yield dataset_folder.file_path(self.run.stored, number % files)
 
@@ -67,7 +67,7 @@ def probe(comm: "Intracomm", run: Run, seconds: float) -> StorageProbe | None:
     from mpi4py import MPI
 
     threads = run.workload.reader.read_threads
-    shift = comm.bcast(random.randrange(run.workload.dataset.files * comm.size * threads))
+    shift = comm.bcast(random.randrange(stored_parts.total(run.workload.dataset) * comm.size * threads))
     parts = [ThreadPart(run, comm.rank * threads + own, comm.size * threads, shift) for own in range(threads)]
     requests: dict[Pattern, int] = {"sequential": _SEQUENTIAL, "random": _random_request(run)}
     why_not = _unsuitable(run)
@@ -158,7 +158,7 @@ def _sequential(part: ThreadPart, request: int, deadline: float) -> int:
 def _at_random(part: ThreadPart, request: int, deadline: float) -> int:
     """Read blocks at random offsets of some files until the deadline. Return the number of bytes read."""
     choose = random.Random(part.number + part.shift)
-    numbers = [choose.randrange(part.run.workload.dataset.files) for _ in range(_OPEN)]
+    numbers = [choose.randrange(stored_parts.total(part.run.workload.dataset)) for _ in range(_OPEN)]
     files: dict[int, OpenFile] = {}
     count = 0
     try:

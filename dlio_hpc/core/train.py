@@ -117,7 +117,7 @@ def train(
         Recorder(run, progress),
         _checkpoints(comm, run, ranks_on_node),
         AuxiliaryFiles(run, comm.rank, apart),
-        Verification(workload, dataset_folder.paths(run.stored)),
+        Verification(workload, dataset_folder.containers(run.stored)),
         apart,
         stop,
     )

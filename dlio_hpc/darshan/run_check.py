@@ -16,7 +16,7 @@ from dlio_hpc.config.reader_keys import keeps_data, sample_bytes_read
 from dlio_hpc.darshan import clock_alignment, log_faults, run_logs, setup
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.verdict_file import Bytes, LogVerdict, Reason, decode_probe
-from dlio_hpc.dataset import dataset_folder, sample_index
+from dlio_hpc.dataset import dataset_folder, sample_index, stored_parts
 from dlio_hpc.dataset.rank_shares import positions
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import rundir
@@ -125,7 +125,9 @@ def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
     if result.generated.reused:
         return {}
     written = sum(_recorded(log, run, "WRITTEN").values())
-    is_whole = result.generated.files == run.workload.dataset.files  # otherwise an earlier job wrote the rest
+    is_whole = result.generated.files == stored_parts.total(
+        run.workload.dataset
+    )  # otherwise an earlier job wrote the rest
     planned = run.bytes if is_whole and run.workload.dataset.compression == "none" else None
     short = planned is not None and written < planned
     differences = (f"Darshan recorded {written} bytes written, but {planned} were planned",) if short else ()
@@ -146,7 +148,7 @@ def _core(folder: Path, run: Run) -> Core | None:
 
 
 def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
-    """Return the number of bytes that Darshan recorded, by rank and file number. Only files of the dataset are
+    """Return the number of bytes that Darshan recorded, by rank and container. Only files of the dataset are
     included. The number is taken from the records of the interface that the ranks used, POSIX or MPI-IO. direction:
     READ or WRITTEN.
     """
@@ -155,7 +157,8 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
     if records is None:
         return {}
     recorded: dict[tuple[int, int], int] = {}
-    numbers = {_name(run, number): number for number in range(run.workload.dataset.files)}
+    parts = stored_parts.of(run.workload.dataset).number
+    numbers = {_name(run, number): number // parts for number in range(stored_parts.total(run.workload.dataset))}
     folders = setup.dataset_folders(run)
     names = {
         number: path.removeprefix(f"{folder}/")
@@ -174,7 +177,7 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
 
 
 def _name(run: Run, number: int) -> str:
-    """Return the path of file `number`, relative to the folder of the dataset."""
+    """Return the path of the stored file `number`, relative to the folder of the dataset."""
     return dataset_folder.file_path(run.stored, number).removeprefix(f"{run.dataset}/")
 
 
@@ -247,7 +250,8 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
         for number in np.flatnonzero(wanted).tolist():
             count = recorded.get((rank, number), 0)
             if count < wanted[number]:
-                yield rank, f"Darshan recorded {count} bytes of {_name(run, number)}, but {wanted[number]} were planned"
+                name = _name(run, number * stored_parts.of(layout).number)
+                yield rank, f"Darshan recorded {count} bytes of {name}, but {wanted[number]} were planned"
 
 
 def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,8 @@ from msgspec import Struct
 from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
-from dlio_hpc.dataset import written_files
+from dlio_hpc.dataset import stored_parts, written_files
+from dlio_hpc.dataset.stored_parts import Parts
 from dlio_hpc.files import filesystem, rundir, safe_folders
 
 FINGERPRINT_FILE = rundir.DATASET
@@ -48,28 +49,39 @@ class StoredDataset(NamedTuple):
 
 
 def file_name(dataset: Dataset, number: int) -> str:
-    """Return the path of the sample file `number` of a generated dataset, relative to the dataset's folder. The path is
+    """Return the path of the stored file `number` of a generated dataset, relative to the dataset's folder. The path is
     computed, so no job has to list a folder.
     """
     return paths(StoredDataset("", dataset, ""))(number)
 
 
 def subfolder(dataset: Dataset, number: int) -> str:
-    """Return the path of the subfolder of the sample file `number`, relative to the dataset's folder. The path is empty
-    if the dataset has no subfolders.
+    """Return the path of the folder of the stored file `number`, relative to the dataset's folder. The path is empty
+    if the file is in the dataset's folder itself.
     """
     return os.path.dirname(file_name(dataset, number))
 
 
+def base_names(dataset: Dataset, numbers: range) -> Iterable[str]:
+    """Return the names of consecutive stored files, without their folders."""
+    parts = stored_parts.of(dataset)
+    if parts.number == 1 and not parts.folder:
+        return map(f"{{:08}}{parts.names[0]}".format, numbers)
+    path = paths(StoredDataset("", dataset, ""))
+    return (os.path.basename(path(number)) for number in numbers)
+
+
 def blocks(dataset: Dataset, first: int, end: int, most: int) -> Iterator[tuple[str, int, int]]:
-    """Divide consecutive sample files into blocks of at most `most` files that are in one subfolder. Yield the path of
+    """Divide consecutive stored files into blocks of at most `most` files that are in one subfolder. Yield the path of
     the subfolder, relative to the dataset's folder, the number of the first file of the block, and the number after
     its last file. first, end: numbers of the first file, and after the last file.
     """
+    parts = stored_parts.of(dataset)
     while first < end:
-        place = first * dataset.leaves // dataset.files
-        last = -(-(place + 1) * dataset.files // dataset.leaves)
-        after = min(first + most, end, last)
+        container = first // parts.number
+        place = container * dataset.leaves // dataset.files
+        last = container + 1 if parts.folder else -(-(place + 1) * dataset.files // dataset.leaves)
+        after = min(first + most, end, last * parts.number)
         yield subfolder(dataset, first), first, after
         first = after
 
@@ -84,13 +96,29 @@ def file_path(stored: StoredDataset, number: int) -> str:
 
 
 def paths(stored: StoredDataset) -> Callable[[int], str]:
-    """Return a function that returns the path of the sample file with a given number. The function takes less than a
-    microsecond for a generated dataset, because a rank calls it for each file that it reads. It can be pickled.
+    """Return a function that returns the path of the stored file with a given number. The function takes less than a
+    microsecond for a generated dataset whose containers are single files, because a rank calls it for each file that
+    it reads. It can be pickled.
     """
-    dataset, above = stored.descriptor, os.path.join(stored.folder, "")
+    dataset, above, parts = stored.descriptor, os.path.join(stored.folder, ""), stored_parts.of(stored.descriptor)
     if dataset.scan is not None:
-        return partial(_existing_path, above, dataset.scan.index)
-    suffix = f".{dataset.format}"
+        name = partial(_existing_path, above, dataset.scan.index)
+        return name if parts.number == 1 else partial(_existing_part, name, parts)
+    if parts.number == 1 and not parts.folder:
+        return _containers(dataset, above, parts.names[0])
+    return partial(_part, _containers(dataset, above, f"{parts.folder}/" if parts.folder else ""), parts.names)
+
+
+def containers(stored: StoredDataset) -> Callable[[int], str]:
+    """Return a function that returns the path by which messages name the container with a given number: that of its
+    first part. It can be pickled.
+    """
+    path, number = paths(stored), stored_parts.of(stored.descriptor).number
+    return path if number == 1 else partial(_first_part, path, number)
+
+
+def _containers(dataset: Dataset, above: str, suffix: str) -> Callable[[int], str]:
+    """Return a function that returns a path made of a folder, of the number of a container, and of a suffix."""
     if dataset.subfolders is None:
         return partial(_path, above, suffix)
     if len(dataset.subfolders) == 1:
@@ -102,6 +130,25 @@ def _existing_path(above: str, index: str, number: int) -> str:
     from dlio_hpc.dataset import sample_index  # imports numpy
 
     return above + sample_index.opened(index).name(number)
+
+
+def _existing_part(path: Callable[[int], str], parts: Parts, number: int) -> str:
+    """Return the path of a part of an existing container. path: function from the number of a container to the path of
+    its first part, or of its folder.
+    """
+    container, part = divmod(number, parts.number)
+    if parts.folder:
+        return f"{path(container)}/{parts.names[part]}"
+    return path(container).removesuffix(parts.names[0]) + parts.names[part]
+
+
+def _part(path: Callable[[int], str], names: Sequence[str], number: int) -> str:
+    container, part = divmod(number, len(names))
+    return path(container) + names[part]
+
+
+def _first_part(path: Callable[[int], str], parts: int, container: int) -> str:
+    return path(container * parts)
 
 
 def _path(above: str, suffix: str, number: int) -> str:
@@ -127,8 +174,10 @@ def side_path(stored: StoredDataset, side: AuxiliaryFile) -> str:
 
 
 def file_count(dataset: Dataset) -> int:
-    """Return the number of sample files of the dataset; 0 for the null format, which stores nothing."""
-    return 0 if dataset.format == "null" else dataset.files
+    """Return the number of stored files of the dataset with samples or with what describes samples; 0 for the null
+    format, which stores nothing.
+    """
+    return 0 if dataset.format == "null" else stored_parts.total(dataset)
 
 
 def payload(dataset: Dataset) -> int:
@@ -158,29 +207,48 @@ def names_of(dataset: Dataset | None) -> Callable[[str, str], bool]:
     named = {FINGERPRINT_FILE, *map(side_name, sides(dataset) if dataset else ())}
     files = file_count(dataset) if dataset else 0
     path = paths(StoredDataset("", dataset, "")) if dataset else str
+    parts = stored_parts.of(dataset) if dataset else Parts(())
 
     def is_named(folder: str, name: str) -> bool:
         if not folder and (name in named or is_note(name)):
             return True
-        stem = name.partition(".")[0]
-        if not stem.isdecimal() or len(stem) > _MOST_DIGITS or int(stem) >= files:
+        numbered = os.path.basename(folder) if parts.folder else name
+        stem = numbered.partition(".")[0]
+        part = parts.place(name if parts.folder else name[len(stem) :])
+        if part is None or not stem.isdecimal() or len(stem) > _MOST_DIGITS:
             return False
-        return path(int(stem)) == (f"{folder}/{name}" if folder else name)
+        number = int(stem) * parts.number + part
+        return number < files and path(number) == (f"{folder}/{name}" if folder else name)
 
     return is_named
 
 
+def is_container_folder(dataset: Dataset, folder: str, name: str) -> bool:
+    """Return whether a subfolder is the folder of a container. folder: path of the folder that holds it, relative to
+    the dataset's folder. name: name of the subfolder.
+    """
+    suffix, stem = stored_parts.of(dataset).folder, name.partition(".")[0]
+    if not suffix or not stem.isdecimal() or len(stem) > _MOST_DIGITS or int(stem) >= dataset.files:
+        return False
+    return _containers(dataset, "", suffix)(int(stem)) == (f"{folder}/{name}" if folder else name)
+
+
 def foreign_in(dataset: Dataset, subfolder: str, names: Sequence[str]) -> frozenset[str]:
-    """Return the names that are not names of sample files of a subfolder of the lowest level. subfolder: its path
+    """Return the names that are not names of stored files of a subfolder of the lowest level. subfolder: its path
     relative to the dataset's folder. names: names in this subfolder.
     """
+    parts, above = stored_parts.of(dataset), subfolder.split("/")
+    if parts.folder:
+        is_container = len(above) > len(dataset.subfolders or ())
+        return frozenset(name for name in names if not is_container or parts.place(name) is None)
     place = 0
-    for count, name in zip(dataset.subfolders or (), subfolder.split("/"), strict=True):
+    for count, name in zip(dataset.subfolders or (), above, strict=True):
         place = place * count + int(name)
     first, after = (-(-edge * dataset.files // dataset.leaves) for edge in (place, place + 1))
-    if not names or _are_between(names, f"{first:08}.{dataset.format}", f"{after - 1:08}.{dataset.format}"):
+    suffix = parts.names[0]
+    if not names or (parts.number == 1 and _are_between(names, f"{first:08}{suffix}", f"{after - 1:08}{suffix}")):
         return frozenset()
-    return frozenset(names).difference(f"{number:08}.{dataset.format}" for number in range(first, after))
+    return frozenset(names).difference(f"{number:08}{name}" for number in range(first, after) for name in parts.names)
 
 
 def _are_between(names: Sequence[str], lowest: str, highest: str) -> bool:
@@ -371,7 +439,7 @@ def _known_paths(stored: StoredDataset) -> list[str]:
     and the last sample file, and the auxiliary files in the dataset's folder.
     """
     dataset = stored.descriptor
-    numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
+    numbers = sorted({0, file_count(dataset) - 1}) if file_count(dataset) else []
     return [*(file_path(stored, number) for number in numbers), *(side_path(stored, side) for side in sides(dataset))]
 
 

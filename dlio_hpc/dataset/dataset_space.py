@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, InfrastructureError
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.dataset import dataset_folder, dataset_tree
+from dlio_hpc.dataset import dataset_folder, dataset_tree, stored_parts
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.files import filesystem, safe_folders
 
@@ -77,6 +77,8 @@ def _inodes(dataset: Dataset) -> int:
     for inner in dataset.subfolders or ():
         count *= inner
         folders += count
+    if stored_parts.of(dataset).folder:
+        folders += dataset.files
     return dataset_folder.file_count(dataset) + len(dataset_folder.sides(dataset)) + folders + _FIXED_INODES
 
 

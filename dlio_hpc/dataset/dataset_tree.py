@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset import dataset_folder, stored_parts
 from dlio_hpc.files import filesystem, safe_folders
 
 # Seconds before a subfolder that is missing or stale is created again.
@@ -32,30 +32,44 @@ def folders(root: int, dataset: Dataset | None) -> Iterator[Folder]:
     closed when the next one is yielded. Links and mount points are left out. root: descriptor of the dataset's folder.
     dataset: None if it is not known.
     """
-    yield from _folders(root, (), dataset, os.fstat(root).st_dev)
+    yield from _folders(root, "", dataset, os.fstat(root).st_dev)
 
 
-def _folders(folder: int, place: tuple[int, ...], dataset: Dataset | None, device: int) -> Iterator[Folder]:
-    """Yield the folders in an open folder, and then this folder. place: numbers of this folder and of the folders above
-    it. device: device number of the dataset's folder.
+def _folders(folder: int, path: str, dataset: Dataset | None, device: int) -> Iterator[Folder]:
+    """Yield the folders in an open folder, and then this folder. path: path of this folder, relative to the dataset's
+    folder. device: device number of the dataset's folder.
     """
-    counts = () if dataset is None or dataset.subfolders is None else dataset.subfolders[len(place) :]
     inner = set()
-    for name in _numbered(folder, counts[0]) if counts else ():
+    for name in [] if dataset is None else _named(folder, path, dataset):
         with _opened(folder, name, device) as descriptor:
             if descriptor is not None:
                 inner.add(name)
-                yield from _folders(descriptor, (*place, int(name)), dataset, device)
-    yield Folder("/".join(map(dataset_folder.subfolder_name, place)), folder, frozenset(inner))
+                yield from _folders(descriptor, f"{path}/{name}" if path else name, dataset, device)
+    yield Folder(path, folder, frozenset(inner))
 
 
-def _numbered(folder: int, count: int) -> list[str]:
-    """Return the names in the folder that are names of its subfolders, sorted. count: number of its subfolders."""
+def _named(folder: int, path: str, dataset: Dataset) -> list[str]:
+    """Return the names in an open folder that are names of its subfolders, sorted. path: as for _folders()."""
+    depth, counts = path.count("/") + 1 if path else 0, dataset.subfolders or ()
+    if depth < len(counts):
+        return [
+            name
+            for name in _folder_names(folder)
+            if name.isdecimal() and int(name) < counts[depth] and dataset_folder.subfolder_name(int(name)) == name
+        ]
+    if depth == len(counts) and stored_parts.of(dataset).folder:
+        return [name for name in _folder_names(folder) if dataset_folder.is_container_folder(dataset, path, name)]
+    return []
+
+
+def _folder_names(folder: int) -> list[str]:
+    """Return the names of the folders in an open folder that begin with a number, sorted."""
     with os.scandir(folder) as entries:
-        names = sorted(
-            entry.name for entry in entries if entry.name.isdecimal() and entry.is_dir(follow_symlinks=False)
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.name.partition(".")[0].isdecimal() and entry.is_dir(follow_symlinks=False)
         )
-    return [name for name in names if int(name) < count and dataset_folder.subfolder_name(int(name)) == name]
 
 
 @contextmanager
@@ -114,7 +128,7 @@ def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch
     most, and at least once for each subfolder. A folder that has fewer files is not read, so that the processes that
     work on the batches read it.
     """
-    is_small = dataset is not None and dataset.files <= most * dataset.leaves
+    is_small = dataset is not None and stored_parts.total(dataset) <= most * _lowest_folders(dataset)
     for folder in folders(root, dataset):
         if is_small and folder.path and not folder.inner:
             yield NameBatch(folder.path, None)
@@ -129,6 +143,11 @@ def batches(root: int, dataset: Dataset | None, most: int) -> Iterator[NameBatch
                     names = []
         if names or folder.path:
             yield NameBatch(folder.path, names)
+
+
+def _lowest_folders(dataset: Dataset) -> int:
+    """Return the number of folders that hold stored files."""
+    return dataset.files if stored_parts.of(dataset).folder else dataset.leaves
 
 
 @contextmanager

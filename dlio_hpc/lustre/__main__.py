@@ -14,7 +14,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.command import CommandMissing, Unanswered
 from dlio_hpc.base.errors import InfrastructureError, InvalidRun, exit_on_error
 from dlio_hpc.config import lustre_layout
-from dlio_hpc.dataset import dataset_folder
+from dlio_hpc.dataset import dataset_folder, stored_parts
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import layout_record, lfs, readback
 from dlio_hpc.lustre.layout_record import Record
@@ -174,7 +174,7 @@ def _with_files(record: Record, run: Run) -> Record:
     """
     if record.lfs is None:
         return record
-    files = run.workload.dataset.files
+    files = stored_parts.total(run.workload.dataset)
     step = -(-files // _MOST_FILES)
     paths = [
         path for number in range(0, files, step) if os.path.exists(path := dataset_folder.file_path(run.stored, number))

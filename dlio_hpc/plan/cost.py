@@ -12,7 +12,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.site import Rates, Site
-from dlio_hpc.dataset import checkpoint_files, dataset_folder, dataset_space
+from dlio_hpc.dataset import checkpoint_files, dataset_folder, dataset_space, stored_parts
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan.plan import Plan, Run
 
@@ -133,7 +133,7 @@ def _needs(run: Run) -> tuple[int, int]:
     try:
         needs = dataset_space.needs(run.stored)
     except DlioError:
-        return run.bytes, run.workload.dataset.files
+        return run.bytes, stored_parts.total(run.workload.dataset)
     dataset = run.workload.dataset
     files = dataset_folder.file_count(dataset) + len(dataset_folder.sides(dataset)) + 1  # with the fingerprint file
     return int(needs.size), min(needs.files, files)  # needs.files includes folders and files that do not stay

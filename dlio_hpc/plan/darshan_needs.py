@@ -11,7 +11,7 @@ from dlio_hpc.base.units import format_size
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.dataset import checkpoint_files
+from dlio_hpc.dataset import checkpoint_files, stored_parts
 from dlio_hpc.dataset.rank_shares import largest_share, share, steps_per_epoch
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan, Run
@@ -166,7 +166,7 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
     workload = run.workload
     extra_files, extra_requests = _auxiliary_load(run)
     if run.kind == "generate":
-        files = share(workload.dataset.files, plan.ranks, plan.ranks - 1)
+        files = share(stored_parts.total(workload.dataset), plan.ranks, plan.ranks - 1)
         count = files[1] - files[0]
         per_file = workload.dataset.samples_per_file * _per_sample(workload.dataset, 1 << 20) + _PER_OPENING
         return count + extra_files, count * per_file + extra_requests
@@ -180,7 +180,7 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
     if workers := workload.reader.worker_processes:
         batch = workload.reader.batch_size
         samples = -(-largest_share(workload, plan.ranks) // (batch * workers)) * batch
-        openings = min(openings, samples + workload.dataset.files)
+        openings = min(openings, (samples + workload.dataset.files) * stored_parts.of(workload.dataset).number)
     requests = samples * _per_sample(workload.dataset, workload.request_size or _LIBRARYS_REQUEST)
     return files_read + extra_files, requests + openings * _per_opening(workload) + extra_requests
 
@@ -224,7 +224,8 @@ def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
     epochs = 1 if reader.load == "memory" else epochs
     changing = reader.shuffle.files and reader.shuffle.reseed
     opened = per_rank if reader.shuffle.files and reader.shuffle.samples else an_epoch
-    return min(dataset.files, an_epoch * (epochs if changing else 1)), opened * epochs
+    parts = stored_parts.of(dataset).number
+    return min(dataset.files, an_epoch * (epochs if changing else 1)) * parts, opened * epochs * parts
 
 
 def _auxiliary_load(run: Run) -> tuple[int, int]:

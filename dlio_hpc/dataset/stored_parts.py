@@ -1,0 +1,58 @@
+"""Stored files of a dataset's containers. A container is a numbered unit that holds samples, such as a TFRecord file.
+In most formats it is one file. In other formats it is several files, its parts: an array of tokens and its index, or
+metadata and chunks.
+
+Stored files have numbers of their own: file number n is part n % count of container n // count. Generation,
+verification and removal go over stored files. Locations of samples and `dataset.files` count containers.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.format_facts import FORMATS, FormatName
+
+
+class Parts(NamedTuple):
+    """Parts of each container of a dataset. names: what follows the number of the container in the name of each part,
+    such as .bin; or if `folder` is set, the names of the files in the container's folder, which have no slash. A
+    sequence that computes names must be fast in `index` and must be picklable. folder: what follows the number of the
+    container in the name of its folder, such as .zarr; empty if parts of all containers are in one folder.
+    """
+
+    names: Sequence[str]
+    folder: str = ""
+
+    @property
+    def number(self) -> int:
+        """Number of parts of a container."""
+        return len(self.names)
+
+    def place(self, name: str) -> int | None:
+        """Return the number of the part with a name, as `names` has it; None if there is no such part."""
+        try:
+            return self.names.index(name)
+        except ValueError:
+            return None
+
+
+# Formats whose parts depend on the dataset, and not only on the format.
+_OF_DATASET: dict[FormatName, Callable[[Dataset], Parts]] = {}
+
+
+def of(dataset: Dataset) -> Parts:
+    """Return the parts of each container of the dataset."""
+    made = _OF_DATASET.get(dataset.format)
+    return Parts(FORMATS[dataset.format].suffixes or (f".{dataset.format}",)) if made is None else made(dataset)
+
+
+def total(dataset: Dataset) -> int:
+    """Return the number of parts of all containers. The null format has parts, too, but stores none of them."""
+    return dataset.files * of(dataset).number
+
+
+def of_containers(dataset: Dataset, containers: Iterable[int]) -> Iterator[int]:
+    """Yield the numbers of the stored files of some containers."""
+    number = of(dataset).number
+    for container in containers:
+        yield from range(container * number, (container + 1) * number)
