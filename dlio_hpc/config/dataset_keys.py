@@ -802,6 +802,7 @@ def _check_store(dataset: Dataset) -> None:
         raise ValueError("sample.stdev: all samples of format=zarr have one size; leave stdev null")
     keys, chunk = dataset.zarr_keys, dataset.chunk_shape or ()
     shard = keys.shard or chunk
+    files = math.prod(-(-whole // part) for whole, part in zip(dataset.array_shape, shard, strict=False))
     refuse(
         (
             dataset.compression == "zlib" and keys.version != 2,
@@ -812,7 +813,7 @@ def _check_store(dataset: Dataset) -> None:
             f"zarr.shard: found {list(shard)}, but a shard must be a multiple of a chunk, {list(chunk)}, on each axis",
         ),
         (
-            math.prod(-(-whole // part) for whole, part in zip(dataset.array_shape, shard, strict=False)) > _MOST_CHUNKS,
+            files > _MOST_CHUNKS,
             f"chunk: a store would have more than {_MOST_CHUNKS} files; set larger chunks, or zarr.shard",
         ),
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.format_facts import FORMATS, FormatName
+from dlio_hpc.dataset import zarr_store
 
 
 class Parts(NamedTuple):
@@ -36,8 +37,13 @@ class Parts(NamedTuple):
             return None
 
 
+def _of_store(dataset: Dataset) -> Parts:
+    """Return the parts of a Zarr store. An existing store is one part, its folder: its files follow from metadata."""
+    return Parts((".zarr",)) if dataset.existing is not None else Parts(zarr_store.part_names(dataset), ".zarr")
+
+
 # Formats whose parts depend on the dataset, and not only on the format.
-_OF_DATASET: dict[FormatName, Callable[[Dataset], Parts]] = {}
+_OF_DATASET: dict[FormatName, Callable[[Dataset], Parts]] = {"zarr": _of_store}
 
 
 def of(dataset: Dataset) -> Parts:

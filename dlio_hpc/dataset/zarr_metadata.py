@@ -266,7 +266,7 @@ def _separator(value: Any) -> str:
 def _numpy_type(name: Any) -> "np.dtype[Any]":
     if not isinstance(name, str):
         raise Unreadable("the values have several fields, which cannot be read")
-    dtype = np.dtype(name)
+    dtype: np.dtype[Any] = np.dtype(name)
     if dtype.hasobject:
         raise Unreadable("the values are Python objects, which have no fixed size")
     return dtype
@@ -277,21 +277,21 @@ def _type_of_version_3(name: Any) -> "np.dtype[Any]":
     if isinstance(name, dict):
         return _configured_type(str(name["name"]), name.get("configuration") or {})
     if name in _TYPES:
-        return np.dtype(name)
+        return _numpy_type(name)
     if isinstance(name, str) and name.startswith("r") and name[1:].isdecimal() and int(name[1:]) % 8 == 0:
-        return np.dtype(f"V{int(name[1:]) // 8}")
+        return _numpy_type(f"V{int(name[1:]) // 8}")
     raise Unreadable(f"values of type {str(name)[:80]} cannot be read: they have no fixed size, or are not known")
 
 
 def _configured_type(name: str, keys: dict[str, Any]) -> "np.dtype[Any]":
     if name in ("numpy.datetime64", "numpy.timedelta64"):
         factor = int(keys.get("scale_factor", 1))
-        return np.dtype(f"<{'M' if 'date' in name else 'm'}8[{factor if factor > 1 else ''}{keys['unit']}]")
+        return _numpy_type(f"<{'M' if 'date' in name else 'm'}8[{factor if factor > 1 else ''}{keys['unit']}]")
     lengths = {"fixed_length_utf32": ("<U", 4), "null_terminated_bytes": ("S", 1), "raw_bytes": ("V", 1)}
     if name not in lengths:
         raise Unreadable(f"values of type {name[:80]} cannot be read: they have no fixed size, or are not known")
     kind, width = lengths[name]
-    return np.dtype(f"{kind}{int(keys['length_bytes']) // width}")
+    return _numpy_type(f"{kind}{int(keys['length_bytes']) // width}")
 
 
 def _fill(dtype: "np.dtype[Any]", value: Any) -> bytes | None:
@@ -304,7 +304,7 @@ def _fill(dtype: "np.dtype[Any]", value: Any) -> bytes | None:
         if isinstance(value, str) and value.startswith("0x"):
             return bytes.fromhex(value[2:])[::-1].ljust(dtype.itemsize, b"\0")[: dtype.itemsize]
         if isinstance(value, list) and dtype.kind == "c":
-            value = complex(*(_SPECIAL.get(part, part) for part in value))
+            value = np.array([_SPECIAL.get(part, part) for part in value], np.float64).view(np.complex128)[0]
         if dtype.kind in "Mm" and value != "NaT":
             return np.array(value, np.int64).view(dtype).tobytes()
         return np.array(_SPECIAL.get(value, value) if isinstance(value, str) else value).astype(dtype).tobytes()

@@ -10,6 +10,7 @@ from dlio_hpc.core.formats.hdf5 import hdf5_format
 from dlio_hpc.core.formats.images import image_format
 from dlio_hpc.core.formats.parquet import parquet_format
 from dlio_hpc.core.formats.resized import ResizingReader
+from dlio_hpc.core.formats.zarr import zarr_format
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -25,6 +26,7 @@ FORMATS: dict[str, Format] = {
     "csv": Format(csv.write, csv.reader, csv.fault, csv.expected),
     "parquet": Format(parquet_format.write, parquet_format.reader, parquet_format.fault),
     "tar": Format(tar.write, tar.reader, tar.fault, sizes=tar.sizes),
+    "zarr": Format(zarr_format.write, zarr_format.reader, zarr_format.fault),
     "null": Format(null.write, null.reader, null.fault),
 }
 

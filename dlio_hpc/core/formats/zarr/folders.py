@@ -1,0 +1,17 @@
+"""Paths of the stores of a dataset."""
+
+from collections.abc import Callable
+
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.dataset import stored_parts
+
+
+def of(dataset: Dataset, paths: Paths) -> Callable[[int], str]:
+    """Return a function from the number of a store to the path of its folder. paths: function from the number of a
+    stored file to its path. The stored file of an existing store is the folder itself.
+    """
+    if dataset.existing is not None:
+        return paths
+    parts = stored_parts.of(dataset).number
+    return lambda number: paths(number * parts).rpartition("/")[0]
