@@ -18,8 +18,9 @@ from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import counted, listed
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Chunk, Dataset, Sample, Scan
-from dlio_hpc.dataset import existing_files, file_scans, sample_index
-from dlio_hpc.dataset.existing_files import Listing
+from dlio_hpc.config.format_facts import FORMATS
+from dlio_hpc.dataset import existing_files, file_scans, sample_index, zarr_scan
+from dlio_hpc.dataset.existing_files import Listing, Stores
 from dlio_hpc.dataset.sample_index import Array, FileFacts, SampleIndex, ScannedFile
 from dlio_hpc.files import rundir
 
@@ -48,7 +49,7 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
     with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
     """
     assert dataset.existing is not None
-    listing = existing_files.listed(place.data, dataset.existing.glob, _progress(report, "listed"))
+    listing = _listed(dataset, place.data, report)
     folder = os.path.join(place.runs, rundir.DATASET_INDEXES, _key(dataset, listing))
     if sample_index.exists(folder):
         index = sample_index.opened(folder)
@@ -60,6 +61,19 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
         return _with_scan(dataset, index)
     except ValueError as fault:
         raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
+
+
+def _listed(dataset: Dataset, data: str, report: Report) -> Listing:
+    """List the files of an existing dataset. The file of a store is that of the metadata of its array. data: data
+    directory.
+    """
+    existing = dataset.existing
+    assert existing is not None
+    stores = None
+    if FORMATS[dataset.format].is_store:
+        located = partial(zarr_scan.located, array=existing.array)
+        stores = Stores(zarr_scan.is_store, located, f"{FORMATS[dataset.format].title} store")
+    return existing_files.listed(data, existing.glob, _progress(report, "listed"), stores)
 
 
 def _progress(report: Report, what: str, total: int = 0) -> CountedProgress:
@@ -88,7 +102,8 @@ def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) ->
     """Scan all files, and return their index, which is kept in memory."""
     files = _of_files(listing, dataset, _progress(report, "scanned", len(listing.names)))
     samples = [file.samples for file in files]
-    return sample_index.made(folder, listing, samples, _common_array(listing, files), _facts(listing, files))
+    array = _common_array(listing, files, FORMATS[dataset.format].is_store)
+    return sample_index.made(folder, listing, samples, array, _facts(listing, files))
 
 
 def _of_files(listing: Listing, dataset: Dataset, progress: CountedProgress) -> list[ScannedFile]:
@@ -108,7 +123,7 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
     existing = dataset.existing
     assert existing is not None
     assert existing.scan is not None
-    listing = existing_files.listed(data, existing.glob, _progress(report, "listed"))
+    listing = _listed(dataset, data, report)
     folder = existing.scan.index
     if os.path.basename(folder) != _key(dataset, listing):
         raise ConfigError(
@@ -141,9 +156,10 @@ def check_unchanged(data: str, dataset: Dataset) -> None:
             )
 
 
-def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
+def _common_array(listing: Listing, files: list[ScannedFile], are_stores: bool) -> Array | None:
     """Return the form of the array in the files. If chunks or filters differ between files, only the library can read
-    them. Raise ConfigError if the samples differ in shape or type.
+    them, unless they are stores: readers take the chunks of each store from its metadata. Raise ConfigError if the
+    samples differ in shape or type.
     """
     first = files[0].array
     if first is None:
@@ -162,7 +178,8 @@ def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
         )
     if len(forms) == 1:
         return first
-    obstacle = min((form.obstacle for form in forms if form.obstacle), default="their chunks differ between files")
+    differing = "" if are_stores else "their chunks differ between files"
+    obstacle = min((form.obstacle for form in forms if form.obstacle), default=differing)
     return first._replace(obstacle=obstacle)
 
 
@@ -233,6 +250,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         sample=sample,
         arrays=None,
         chunk=chunk,
+        zarr=None,
         columns=None,
         row_group=None,
         compression=index.compression,

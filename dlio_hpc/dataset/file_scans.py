@@ -9,7 +9,15 @@ import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
-from dlio_hpc.dataset import array_scans, file_signatures, image_header, packed_scan, parquet_footer, tar_scan
+from dlio_hpc.dataset import (
+    array_scans,
+    file_signatures,
+    image_header,
+    packed_scan,
+    parquet_footer,
+    tar_scan,
+    zarr_scan,
+)
 from dlio_hpc.dataset.inflate import MAGICS
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
 from dlio_hpc.dataset.thrift_reader import Malformed
@@ -170,9 +178,13 @@ def _tar(path: str, size: int, _: Dataset) -> ScannedFile:
         return tar_scan.scan(path, descriptor, size)
 
 
+def _zarr(path: str, _size: int, _: Dataset) -> ScannedFile:
+    return zarr_scan.scan(path)
+
+
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
     "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "parquet": parquet, "jpeg": image,
-    "png": image, "tar": _tar,
+    "png": image, "tar": _tar, "zarr": _zarr,
 }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ class Parts(NamedTuple):
 
 
 def _of_store(dataset: Dataset) -> Parts:
-    """Return the parts of a Zarr store. An existing store is one part, its folder: its files follow from metadata."""
+    """Return the parts of a Zarr store. An existing store has one part, its metadata, from which its files follow."""
     return Parts((".zarr",)) if dataset.existing is not None else Parts(zarr_store.part_names(dataset), ".zarr")
 
 

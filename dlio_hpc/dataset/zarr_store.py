@@ -12,6 +12,8 @@ from dlio_hpc.dataset.chunk_grid import Shape
 
 # Names of the files that hold the metadata of an array, by the version of the format.
 METADATA = {2: ".zarray", 3: "zarr.json"}
+# Name of the file that shows that a folder is a group of version 2.
+GROUP = ".zgroup"
 # Settings of blosc: those that numcodecs has as defaults.
 BLOSC_LEVEL, BLOSC_CODEC = 5, "lz4"
 # Level of zstd: its own default, as in zarr-python.

@@ -25,7 +25,7 @@ SAMPLE = Sample(shape=(30, 7), dtype="int16")
 def dataset(
     chunk: tuple[int, ...] | None = None,
     shard: tuple[int, ...] | None = None,
-    version: int = 3,
+    version: Any = 3,
     sample: Sample = SAMPLE,
     **keys: Any,
 ) -> Dataset:
@@ -38,7 +38,7 @@ def dataset(
         sample,
         chunk=shape,
         zarr=ZarrKeys(version=version, shard=shard),
-        **keys,  # type: ignore[arg-type]
+        **keys,
     )
 
 

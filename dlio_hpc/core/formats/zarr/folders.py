@@ -9,9 +9,8 @@ from dlio_hpc.dataset import stored_parts
 
 def of(dataset: Dataset, paths: Paths) -> Callable[[int], str]:
     """Return a function from the number of a store to the path of its folder. paths: function from the number of a
-    stored file to its path. The stored file of an existing store is the folder itself.
+    stored file to its path. The first file of a store is its metadata, and the only one in the index of an existing
+    dataset.
     """
-    if dataset.existing is not None:
-        return paths
     parts = stored_parts.of(dataset).number
     return lambda number: paths(number * parts).rpartition("/")[0]
