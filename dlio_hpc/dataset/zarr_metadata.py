@@ -30,7 +30,7 @@ _TYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-class Unreadable(ValueError):
+class UnreadableMetadata(ValueError):
     """Metadata that are damaged, or that describe an array that cannot be read. The text says what is wrong."""
 
 
@@ -44,7 +44,7 @@ class Shards(NamedTuple):
     has_checksum: bool
 
 
-class Metadata(NamedTuple):
+class ZarrMetadata(NamedTuple):
     """Metadata of an array. version: 2 or 3. shape: shape of the array. stored: shape of the part of the array that a
     file holds: a chunk, or a shard. shards: None if each file holds a chunk. dtype: type of the values in memory.
     stored_dtype: type of the values in a chunk. compressors: names of the codecs that encode the bytes of a chunk, in
@@ -104,46 +104,46 @@ def find(folder: str) -> str | None:
     return None
 
 
-def read(path: str) -> Metadata:
-    """Read the metadata of an array from a file. Raise Unreadable if they are not valid."""
+def read(path: str) -> ZarrMetadata:
+    """Read the metadata of an array from a file. Raise UnreadableMetadata if they are not valid."""
     return parsed(content_of(path), os.path.basename(path))
 
 
 def content_of(path: str) -> bytes:
-    """Return the content of a file of metadata. Raise Unreadable if it is too large."""
+    """Return the content of a file of metadata. Raise UnreadableMetadata if it is too large."""
     with open(path, "rb", buffering=0) as file:
         check_size(os.fstat(file.fileno()).st_size)
         return file.read(LARGEST + 1) or b""
 
 
 def check_size(size: int) -> None:
-    """Raise Unreadable if a file of metadata is too large to be read. size: bytes of the file."""
+    """Raise UnreadableMetadata if a file of metadata is too large to be read. size: bytes of the file."""
     if size > LARGEST:
-        raise Unreadable(f"it has {size} bytes; metadata of at most {LARGEST >> 20} MiB are read")
+        raise UnreadableMetadata(f"it has {size} bytes; metadata of at most {LARGEST >> 20} MiB are read")
 
 
-def parsed(content: bytes, name: str) -> Metadata:
-    """Return the metadata in the content of the file with a name. Raise Unreadable if they are not valid."""
+def parsed(content: bytes, name: str) -> ZarrMetadata:
+    """Return the metadata in the content of the file with a name. Raise UnreadableMetadata if they are not valid."""
     check_size(len(content))
     fields = decoded(content)
     try:
         made = _of_version_2(fields) if name == METADATA[2] else _of_version_3(fields)
-    except Unreadable:
+    except UnreadableMetadata:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, IndexError) as fault:
-        raise Unreadable(f"a field is missing or not valid: {type(fault).__name__}: {_line(fault)}") from fault
+        raise UnreadableMetadata(f"a field is missing or not valid: {type(fault).__name__}: {_line(fault)}") from fault
     _check(made)
     return made
 
 
 def decoded(content: bytes) -> dict[str, Any]:
-    """Return the fields of a file of metadata. Raise Unreadable if it is not a JSON object."""
+    """Return the fields of a file of metadata. Raise UnreadableMetadata if it is not a JSON object."""
     try:
         fields = msgspec.json.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as fault:
-        raise Unreadable(f"it is not JSON: {_line(fault)}") from fault
+        raise UnreadableMetadata(f"it is not JSON: {_line(fault)}") from fault
     if not isinstance(fields, dict):
-        raise Unreadable("it is not a JSON object")
+        raise UnreadableMetadata("it is not a JSON object")
     return fields
 
 
@@ -151,9 +151,9 @@ def _line(fault: Exception) -> str:
     return " ".join(str(fault).split())[:200]
 
 
-def _of_version_2(fields: dict[str, Any]) -> Metadata:
+def _of_version_2(fields: dict[str, Any]) -> ZarrMetadata:
     if fields.get("zarr_format") != 2:
-        raise Unreadable(f"zarr_format is {fields.get('zarr_format')!r}, expected 2")
+        raise UnreadableMetadata(f"zarr_format is {fields.get('zarr_format')!r}, expected 2")
     dtype = _numpy_type(fields["dtype"])
     compressor, filters = fields.get("compressor"), fields.get("filters") or []
     names = [] if compressor is None else [str(compressor["id"])]
@@ -161,7 +161,7 @@ def _of_version_2(fields: dict[str, Any]) -> Metadata:
     unknown += [f"the codec {name}" for name in names if name not in COMPRESSORS]
     if fields.get("order", "C") != "C":
         unknown.append("the order F")
-    return Metadata(
+    return ZarrMetadata(
         2,
         _shape(fields["shape"], "shape"),
         _shape(fields["chunks"], "chunks"),
@@ -176,16 +176,16 @@ def _of_version_2(fields: dict[str, Any]) -> Metadata:
     )
 
 
-def _of_version_3(fields: dict[str, Any]) -> Metadata:
+def _of_version_3(fields: dict[str, Any]) -> ZarrMetadata:
     if fields.get("zarr_format") != 3:
-        raise Unreadable(f"zarr_format is {fields.get('zarr_format')!r}, expected 3")
+        raise UnreadableMetadata(f"zarr_format is {fields.get('zarr_format')!r}, expected 3")
     if fields.get("node_type") != "array":
-        raise Unreadable(f"it describes a {fields.get('node_type')!r}, not an array")
+        raise UnreadableMetadata(f"it describes a {fields.get('node_type')!r}, not an array")
     grid, encoding = fields["chunk_grid"], fields.get("chunk_key_encoding", {"name": "default"})
     if grid["name"] != "regular":
-        raise Unreadable(f"the chunk grid {grid['name']!r} cannot be read; only regular grids can")
+        raise UnreadableMetadata(f"the chunk grid {grid['name']!r} cannot be read; only regular grids can")
     if fields.get("storage_transformers"):
-        raise Unreadable("storage transformers cannot be read")
+        raise UnreadableMetadata("storage transformers cannot be read")
     dtype = _type_of_version_3(fields["data_type"])
     stored, codecs = _shape(grid["configuration"]["chunk_shape"], "chunk_shape"), fields["codecs"]
     shards = None
@@ -198,9 +198,9 @@ def _of_version_3(fields: dict[str, Any]) -> Metadata:
     stored_dtype, names = _codecs(codecs, dtype, unknown)
     is_default = encoding["name"] == "default"
     if not is_default and encoding["name"] != "v2":
-        raise Unreadable(f"the chunk key encoding {encoding['name']!r} cannot be read")
+        raise UnreadableMetadata(f"the chunk key encoding {encoding['name']!r} cannot be read")
     separator = _separator((encoding.get("configuration") or {}).get("separator", "/" if is_default else "."))
-    return Metadata(
+    return ZarrMetadata(
         3,
         _shape(fields["shape"], "shape"),
         stored,
@@ -226,7 +226,7 @@ def _shards(configuration: dict[str, Any], unknown: list[str]) -> Shards:
         unknown.append(f"the codecs {' and '.join(names)} of the index of a shard")
     location = configuration.get("index_location", "end")
     if location not in ("start", "end"):
-        raise Unreadable(f"index_location is {location!r}, expected start or end")
+        raise UnreadableMetadata(f"index_location is {location!r}, expected start or end")
     return Shards(_shape(configuration["chunk_shape"], "chunk_shape"), location == "end", "crc32c" in names)
 
 
@@ -253,22 +253,22 @@ def _obstacle(unknown: list[str]) -> str:
 
 def _shape(values: Any, field: str) -> Shape:
     if not isinstance(values, list) or not all(type(value) is int and value >= 0 for value in values):
-        raise Unreadable(f"{field} is {str(values)[:80]}, expected a list of numbers")
+        raise UnreadableMetadata(f"{field} is {str(values)[:80]}, expected a list of numbers")
     return tuple(values)
 
 
 def _separator(value: Any) -> str:
     if value not in (".", "/"):
-        raise Unreadable(f"the separator of chunk keys is {str(value)[:20]!r}, expected '.' or '/'")
+        raise UnreadableMetadata(f"the separator of chunk keys is {str(value)[:20]!r}, expected '.' or '/'")
     return cast(str, value)
 
 
 def _numpy_type(name: Any) -> "np.dtype[Any]":
     if not isinstance(name, str):
-        raise Unreadable("the values have several fields, which cannot be read")
+        raise UnreadableMetadata("the values have several fields, which cannot be read")
     dtype: np.dtype[Any] = np.dtype(name)
     if dtype.hasobject:
-        raise Unreadable("the values are Python objects, which have no fixed size")
+        raise UnreadableMetadata("the values are Python objects, which have no fixed size")
     return dtype
 
 
@@ -280,7 +280,9 @@ def _type_of_version_3(name: Any) -> "np.dtype[Any]":
         return _numpy_type(name)
     if isinstance(name, str) and name.startswith("r") and name[1:].isdecimal() and int(name[1:]) % 8 == 0:
         return _numpy_type(f"V{int(name[1:]) // 8}")
-    raise Unreadable(f"values of type {str(name)[:80]} cannot be read: they have no fixed size, or are not known")
+    raise UnreadableMetadata(
+        f"values of type {str(name)[:80]} cannot be read: they have no fixed size, or are not known"
+    )
 
 
 def _configured_type(name: str, keys: dict[str, Any]) -> "np.dtype[Any]":
@@ -289,7 +291,9 @@ def _configured_type(name: str, keys: dict[str, Any]) -> "np.dtype[Any]":
         return _numpy_type(f"<{'M' if 'date' in name else 'm'}8[{factor if factor > 1 else ''}{keys['unit']}]")
     lengths = {"fixed_length_utf32": ("<U", 4), "null_terminated_bytes": ("S", 1), "raw_bytes": ("V", 1)}
     if name not in lengths:
-        raise Unreadable(f"values of type {name[:80]} cannot be read: they have no fixed size, or are not known")
+        raise UnreadableMetadata(
+            f"values of type {name[:80]} cannot be read: they have no fixed size, or are not known"
+        )
     kind, width = lengths[name]
     return _numpy_type(f"{kind}{int(keys['length_bytes']) // width}")
 
@@ -312,21 +316,27 @@ def _fill(dtype: "np.dtype[Any]", value: Any) -> bytes | None:
         return None
 
 
-def _check(made: Metadata) -> None:
-    """Raise Unreadable if shapes do not fit together, or are too large."""
+def _check(made: ZarrMetadata) -> None:
+    """Raise UnreadableMetadata if shapes do not fit together, or are too large."""
     shapes = (made.shape, made.stored, made.chunk)
     if not made.dtype.itemsize:
-        raise Unreadable("the values have no bytes")
+        raise UnreadableMetadata("the values have no bytes")
     if len({len(shape) for shape in shapes}) > 1 or len(made.shape) > _MOST_AXES:
-        raise Unreadable(f"an array of {len(made.shape)} axes has chunks of {len(made.stored)} and {len(made.chunk)}")
+        raise UnreadableMetadata(
+            f"an array of {len(made.shape)} axes has chunks of {len(made.stored)} and {len(made.chunk)}"
+        )
     if min((*made.stored, *made.chunk), default=1) < 1:
-        raise Unreadable(f"chunks of shape {list(made.chunk)} hold nothing")
+        raise UnreadableMetadata(f"chunks of shape {list(made.chunk)} hold nothing")
     if math.prod(made.shape) * made.dtype.itemsize >= 2**63:
-        raise Unreadable(f"an array of shape {list(made.shape)} has 2^63 bytes or more")
+        raise UnreadableMetadata(f"an array of shape {list(made.shape)} has 2^63 bytes or more")
     if made.chunk_bytes >= LARGEST_CHUNK:
-        raise Unreadable(f"a chunk of shape {list(made.chunk)} has {made.chunk_bytes} bytes; less than 2 GiB are read")
+        raise UnreadableMetadata(
+            f"a chunk of shape {list(made.chunk)} has {made.chunk_bytes} bytes; less than 2 GiB are read"
+        )
     if made.shards is not None:
         if any(whole % part for whole, part in zip(made.stored, made.chunk, strict=True)):
-            raise Unreadable(f"chunks of shape {list(made.chunk)} do not divide shards of shape {list(made.stored)}")
+            raise UnreadableMetadata(
+                f"chunks of shape {list(made.chunk)} do not divide shards of shape {list(made.stored)}"
+            )
         if made.index_bytes > _LARGEST_INDEX:
-            raise Unreadable(f"the index of a shard has {made.index_bytes} bytes; at most 64 MiB are read")
+            raise UnreadableMetadata(f"the index of a shard has {made.index_bytes} bytes; at most 64 MiB are read")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.dataset import array_scans, chunk_grid, zarr_metadata
 from dlio_hpc.dataset.sample_index import Array, ScannedFile
-from dlio_hpc.dataset.zarr_metadata import Metadata
+from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 from dlio_hpc.dataset.zarr_store import GROUP, METADATA
 
 # Name of the file with the metadata of all arrays in a group of version 2.
@@ -67,7 +67,7 @@ def _fields(path: str) -> dict[str, object]:
     """Return the fields of a file of metadata. Raise ConfigError if it is damaged."""
     try:
         return zarr_metadata.decoded(zarr_metadata.content_of(path))
-    except zarr_metadata.Unreadable as reason:
+    except zarr_metadata.UnreadableMetadata as reason:
         raise _damaged(path, reason) from reason
     except OSError as fault:
         raise InfrastructureError(f"cannot read {of_system(fault, path)}") from fault
@@ -130,7 +130,7 @@ def scan(path: str) -> ScannedFile:
     """Scan an array. path: path of its metadata. Chunks are not looked at: those that are missing hold fill values."""
     try:
         metadata = zarr_metadata.read(path)
-    except zarr_metadata.Unreadable as reason:
+    except zarr_metadata.UnreadableMetadata as reason:
         raise _damaged(path, reason) from reason
     array_scans.check_array(path, metadata.shape, metadata.dtype)
     sample = metadata.shape[1:]
@@ -139,7 +139,7 @@ def scan(path: str) -> ScannedFile:
     return ScannedFile(array_scans.samples(path, None, 0, metadata.shape, metadata.dtype), form)
 
 
-def _compression(metadata: Metadata) -> str:
+def _compression(metadata: ZarrMetadata) -> str:
     """Return the compression of the chunks, a value of the key dataset.compression."""
     return next((name for name in metadata.compressors if name in zarr_metadata.COMPRESSORS), "none")
 
@@ -151,7 +151,7 @@ def chunk_files(path: str, within: int, most: int) -> list[str]:
     """
     try:
         metadata = zarr_metadata.read(path)
-    except (OSError, zarr_metadata.Unreadable):
+    except (OSError, zarr_metadata.UnreadableMetadata):
         return []
     region = [(within, within + 1), *((0, extent) for extent in metadata.shape[1:])]
     overlaps = itertools.islice(chunk_grid.overlaps(region, metadata.stored), most)

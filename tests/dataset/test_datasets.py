@@ -57,6 +57,10 @@ _STORED: dict[str, tuple[str, ...]] = {
     "tar arrays": ("dataset.format=tar", *_ARRAYS),
     "tar arrays spread": ("dataset.format=tar", "dataset.sample={bytes: 2840, stdev: 600}", _TAR_ARRAYS),
     "parquet": ("dataset.format=parquet", "dataset.sample={shape: [5], dtype: float32}"),
+    "zarr": ("dataset.format=zarr",),
+    "zarr chunked": ("dataset.format=zarr", "dataset.chunk=[2, 7, 3]", "dataset.zarr={version: 2}"),
+    "zarr shards": ("dataset.format=zarr", "dataset.chunk=[2, 7, 3]", "dataset.zarr={shard: [2, 14, 6]}"),
+    "zarr zstd": ("dataset.format=zarr", "dataset.compression=zstd", "dataset.random_bits=3"),
     "one a file": ("dataset.samples_per_file=1", *_SPREAD),
 }
 

@@ -14,7 +14,7 @@ import zstandard
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.core.content import Rows
-from dlio_hpc.dataset.zarr_metadata import CHECKSUM, Metadata
+from dlio_hpc.dataset.zarr_metadata import CHECKSUM, ZarrMetadata
 from dlio_hpc.dataset.zarr_store import BLOSC_CODEC, BLOSC_LEVEL
 from dlio_hpc.plan import packages
 
@@ -29,13 +29,13 @@ _WINDOWS = {"gzip": 31, "zlib": 15}
 _SPARE = 4 << 10
 
 
-def largest(metadata: Metadata) -> int:
+def largest(metadata: ZarrMetadata) -> int:
     """Return the number of bytes that an encoded chunk may have. Contents that cannot be compressed grow a little."""
     size = metadata.chunk_bytes
     return size + (size // 64 + _SPARE if metadata.compressors else 0)
 
 
-def decode(data: Bytes, metadata: Metadata) -> "npt.NDArray[Any]":
+def decode(data: Bytes, metadata: ZarrMetadata) -> "npt.NDArray[Any]":
     """Return the values of a chunk. data: bytes of the chunk in its file. Raise one of DAMAGE if they are damaged, or
     if they do not decode to the bytes of a chunk.
     """

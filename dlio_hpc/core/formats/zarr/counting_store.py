@@ -13,7 +13,7 @@ from dlio_hpc.core.formats.zarr import codecs, shards
 from dlio_hpc.core.formats.zarr.generated import largest_file
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset import zarr_metadata
-from dlio_hpc.dataset.zarr_metadata import Metadata
+from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 
 # Counters of the batch that the calling thread reads. zarr-python makes requests in threads of its own. asyncio gives
 # these threads the context of the call.
@@ -29,7 +29,7 @@ class ChunkLimits:
     memory. metadata: metadata of the array.
     """
 
-    def __init__(self, metadata: Metadata) -> None:
+    def __init__(self, metadata: ZarrMetadata) -> None:
         self._metadata = metadata
         self._largest = largest_file(metadata)
         self._codec = metadata.compressors[-1] if metadata.compressors else ""
@@ -160,7 +160,7 @@ def _check_size(path: str, size: int, limits: ChunkLimits | None) -> None:
         return
     try:
         zarr_metadata.check_size(size)
-    except zarr_metadata.Unreadable as reason:
+    except zarr_metadata.UnreadableMetadata as reason:
         raise damaged(path, reason) from reason
 
 

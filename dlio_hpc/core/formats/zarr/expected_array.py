@@ -10,7 +10,7 @@ from dlio_hpc.core.dataset_faults import damaged, unplanned
 from dlio_hpc.core.formats.zarr.generated import metadata_of
 from dlio_hpc.dataset import zarr_metadata
 from dlio_hpc.dataset.sample_layout import SampleLayout
-from dlio_hpc.dataset.zarr_metadata import Metadata
+from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 
 
 class ExpectedArrays:
@@ -22,17 +22,17 @@ class ExpectedArrays:
         self._dtype = np.dtype(dataset.sample.array_dtype)
 
     @functools.cached_property
-    def _generated(self) -> Metadata | None:
+    def _generated(self) -> ZarrMetadata | None:
         return None if self._dataset.existing is not None else metadata_of(self._dataset)
 
-    def parsed(self, path: str, content: bytes, number: int, by_library: bool = False) -> Metadata:
+    def parsed(self, path: str, content: bytes, number: int, by_library: bool = False) -> ZarrMetadata:
         """Return the metadata of store `number`. path, content: of the file of metadata. by_library: whether the
         library of the format decodes the chunks. Raise InvalidRun if the metadata are damaged, or are not those of the
         dataset.
         """
         try:
             metadata = zarr_metadata.parsed(content, path.rpartition("/")[2])
-        except zarr_metadata.Unreadable as reason:
+        except zarr_metadata.UnreadableMetadata as reason:
             raise damaged(path, reason) from reason
         if self._generated is not None:
             if metadata != self._generated:
@@ -55,7 +55,7 @@ class ExpectedArrays:
         return unplanned(f"{path} holds {dtype} of shape {shape}, expected {self._dtype} of shape {expected}")
 
 
-def _described(metadata: Metadata) -> str:
+def _described(metadata: ZarrMetadata) -> str:
     shards = "" if metadata.shards is None else f" in shards of {metadata.stored}"
     packing = " and ".join(metadata.compressors) or "none"
     return f"{metadata.dtype} of shape {metadata.shape} in chunks of {metadata.chunk}{shards}, compression {packing}"

@@ -19,7 +19,7 @@ from dlio_hpc.core.formats.zarr.codecs import Bytes
 from dlio_hpc.dataset import zarr_metadata, zarr_store
 from dlio_hpc.dataset.chunk_grid import Shape
 from dlio_hpc.dataset.sample_layout import SampleLayout
-from dlio_hpc.dataset.zarr_metadata import Metadata
+from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 
 Values = npt.NDArray[Any]
 
@@ -29,7 +29,7 @@ _SLAB = 32 << 20
 
 
 @functools.lru_cache(8)
-def metadata_of(dataset: Dataset) -> Metadata:
+def metadata_of(dataset: Dataset) -> ZarrMetadata:
     """Return the metadata of the stores of a generated dataset."""
     return zarr_metadata.parsed(zarr_store.metadata(dataset), zarr_store.metadata_name(dataset))
 
@@ -118,7 +118,7 @@ def _slab(position: int, shape: Shape, begin: Shape, end: Shape, dtype: str, kin
     return slab
 
 
-def largest_file(metadata: Metadata) -> int:
+def largest_file(metadata: ZarrMetadata) -> int:
     """Return the number of bytes that a file of chunks may have."""
     count = math.prod(metadata.chunks_of_shard)
     return codecs.largest(metadata) * count + (metadata.index_bytes if metadata.shards is not None else 0)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.dataset.zarr_metadata import CHECKSUM, ENTRY, Metadata
+from dlio_hpc.dataset.zarr_metadata import CHECKSUM, ENTRY, ZarrMetadata
 
 # Offset and size of a chunk that is not stored: it has the fill value.
 MISSING = 2**64 - 1
@@ -22,7 +22,7 @@ def packed(entries: Sequence[tuple[int, int]]) -> bytes:
     return index + checksum.to_bytes(CHECKSUM, "little")
 
 
-def parsed(data: bytes, metadata: Metadata, size: int) -> Index:
+def parsed(data: bytes, metadata: ZarrMetadata, size: int) -> Index:
     """Return the index of a shard, of shape (*chunks of the shard, 2). data: its bytes. size: bytes of the shard. Raise
     ValueError if it is damaged, or points outside of the shard.
     """

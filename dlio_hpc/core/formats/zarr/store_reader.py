@@ -25,7 +25,7 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset import chunk_grid, zarr_metadata
 from dlio_hpc.dataset.chunk_grid import Overlap
 from dlio_hpc.dataset.sample_layout import Place, Places
-from dlio_hpc.dataset.zarr_metadata import Metadata
+from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 from dlio_hpc.dataset.zarr_store import METADATA
 
 Values = npt.NDArray[Any]
@@ -37,7 +37,7 @@ _INDEX_BYTES = 64 << 20
 class _Store:
     """A store whose metadata are read. folder: its path, which ends with a slash."""
 
-    def __init__(self, folder: str, metadata: Metadata) -> None:
+    def __init__(self, folder: str, metadata: ZarrMetadata) -> None:
         self.folder = folder
         self.metadata = metadata
         self.rest = [(0, extent) for extent in metadata.shape[1:]]
@@ -80,7 +80,7 @@ class StoreReader:
         with _opened(path, tally) as (file, size):
             try:
                 zarr_metadata.check_size(size)
-            except zarr_metadata.Unreadable as reason:
+            except zarr_metadata.UnreadableMetadata as reason:
                 raise damaged(path, reason) from reason
             content = bytearray(size)
             _read_overhead(file, content, 0, tally)
@@ -131,7 +131,7 @@ class StoreReader:
         except _Missing:
             target[...] = _fill_value(path, metadata)
 
-    def _index(self, file: OpenFile, size: int, metadata: Metadata, tally: Tally) -> shards.Index:
+    def _index(self, file: OpenFile, size: int, metadata: ZarrMetadata, tally: Tally) -> shards.Index:
         """Return the index of a shard, which is read unless it is in memory. size: bytes of the shard."""
         index = self._indexes.get(file.path)
         if index is not None:
@@ -153,7 +153,7 @@ class StoreReader:
         return index
 
     def _read_inner(
-        self, file: OpenFile, index: shards.Index, metadata: Metadata, inner: Overlap, target: Values, tally: Tally
+        self, file: OpenFile, index: shards.Index, metadata: ZarrMetadata, inner: Overlap, target: Values, tally: Tally
     ) -> None:
         """Read the part of a chunk of a shard that a sample needs. target: this part of the sample."""
         key = (file.path, inner.at)
@@ -171,13 +171,13 @@ class StoreReader:
         if metadata.chunk[0] > 1:
             self._last.key, self._last.chunk = key, chunk
 
-    def _check_size(self, path: str, size: int, metadata: Metadata) -> None:
+    def _check_size(self, path: str, size: int, metadata: ZarrMetadata) -> None:
         """Raise InvalidRun if a file cannot hold a chunk because of its size in bytes."""
         most, least = codecs.largest(metadata), 1 if metadata.compressors else metadata.chunk_bytes
         if not least <= size <= most:
             raise damaged(path, f"it has {size} bytes, but a chunk has {f'at most {most}' if least == 1 else least}")
 
-    def _decoded(self, file: OpenFile, offset: int, size: int, metadata: Metadata, tally: Tally) -> Values:
+    def _decoded(self, file: OpenFile, offset: int, size: int, metadata: ZarrMetadata, tally: Tally) -> Values:
         packed = np.empty(size, np.uint8)
         file.read([packed.data], offset, self._transfer_size, tally)
         try:
@@ -221,7 +221,7 @@ def _read_overhead(file: OpenFile, content: bytearray, begin: int, tally: Tally)
     tally.move_to_overhead(tally.bytes_read - before)
 
 
-def _fill_value(path: str, metadata: Metadata) -> Any:
+def _fill_value(path: str, metadata: ZarrMetadata) -> Any:
     if metadata.fill is None:
         raise damaged(path, "it is missing, and the fill value of the array is not known")
     return np.frombuffer(metadata.fill, metadata.dtype)[0]

@@ -23,7 +23,7 @@ from dlio_hpc.core.formats.zarr.store_reader import StoreReader
 from dlio_hpc.core.write_back import written_early
 from dlio_hpc.dataset import stored_parts, zarr_store
 from dlio_hpc.dataset.chunk_grid import Shape
-from dlio_hpc.dataset.zarr_metadata import Metadata
+from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -86,7 +86,7 @@ def _stored_places(dataset: Dataset, part: int) -> list[tuple[Shape, bool]]:
     return places
 
 
-def _spans(data: bytes, metadata: Metadata) -> list[tuple[int, int]]:
+def _spans(data: bytes, metadata: ZarrMetadata) -> list[tuple[int, int]]:
     """Return the offset and the size of each chunk in the content of a file."""
     if metadata.shards is None:
         return [(0, len(data))]
@@ -96,7 +96,7 @@ def _spans(data: bytes, metadata: Metadata) -> list[tuple[int, int]]:
     return [(int(offset), int(size)) for offset, size in index.reshape(-1, 2).tolist()]
 
 
-def _fault_of_size(data: bytes, spans: list[tuple[int, int]], metadata: Metadata) -> str | None:
+def _fault_of_size(data: bytes, spans: list[tuple[int, int]], metadata: ZarrMetadata) -> str | None:
     """Return the fault of a file that is cut. data: its content. A chunk does not say where it ends, so it is
     decoded. A shard has an index.
     """
