@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations 30 --durations-min 5
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --max-worker-restart 3 --durations 30 --durations-min 5
 CHECK_VERSION = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
   { echo "Python 3.10 or newer is needed; name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 

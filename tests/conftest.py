@@ -80,15 +80,19 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: tie
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[None]:
     """Count a test whose process crashed among those that failed last, although pytest-xdist ran it once more: `make
-    test-failed` then runs it alone.
+    test-failed` then runs it alone. If the run ended early, forget the tests that failed, so that `make test-failed`
+    fails: it has no test to run.
     """
     yield
-    if crashed := session.config.stash.get(_crashed, []):
-        assert session.config.cache
-        failed = session.config.cache.get("cache/lastfailed", {})
-        session.config.cache.set("cache/lastfailed", failed | dict.fromkeys(crashed, True))
+    cache, crashed = session.config.cache, session.config.stash.get(_crashed, [])
+    assert cache
+    most = int(getattr(session.config.option, "maxworkerrestart", None) or len(crashed))
+    if len(crashed) > most or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        cache.set("cache/lastfailed", {})
+    elif crashed:
+        cache.set("cache/lastfailed", cache.get("cache/lastfailed", {}) | dict.fromkeys(crashed, True))
 
 
 @pytest.fixture

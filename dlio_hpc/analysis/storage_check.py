@@ -525,7 +525,7 @@ def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:
     reader, dataset = run.workload.reader, run.workload.dataset
     kind, facts, memory = result.file_system, result.cache_facts, result.memory_bytes
     proofs: Proofs = storage_proofs.of(kind, facts)
-    plain = not dataset.is_chunked and dataset.compression == "none" and dataset.format != "csv"
+    plain = not dataset.is_chunked and dataset.compression == "none" and not dataset.facts.holds_text
     can_be_direct = reader.mode == "posix" and reader.access == "independent" and plain
     if not reader.direct and can_be_direct and _reaches_storage(kind, facts):
         yield "-S reader.direct=true (O_DIRECT)"

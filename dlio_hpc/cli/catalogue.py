@@ -158,7 +158,7 @@ def workloads(name: str | None, as_json: bool) -> None:
         return
     for file, listed_workload, path in known:
         data = listed_workload.dataset
-        size = "-" if data.format == "null" else units.format_size(data.size)
+        size = units.format_size(data.size) if data.facts.holds_data else "-"
         _show_listed(f"{file:15} {data.format:8} {size:>9}  ", listed_workload.description, path)
 
 

@@ -360,7 +360,7 @@ def _cells(stored: _StoredDataset) -> tuple[str, ...]:
     if stored.known is None:
         return "-", "-", "-", stored.state, made
     layout = stored.known.dataset
-    files = f"{layout.files} x {layout.samples_per_file}" if layout.format != "null" else "-"
+    files = f"{layout.files} x {layout.samples_per_file}" if layout.facts.holds_data else "-"
     packed = "" if layout.compression == "none" else f" {layout.compression}"
     return (
         layout.format + packed,

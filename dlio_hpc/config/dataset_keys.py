@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, cast, get_args
+from typing import Annotated, Literal, cast
 
 from msgspec import Meta, Struct, structs
 
@@ -11,7 +11,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.base.units import counted
 from dlio_hpc.config import image_keys
-from dlio_hpc.config.format_facts import FORMATS, Compression, FormatName
+from dlio_hpc.config.format_facts import FORMATS, Compression, ExistingKey, FormatFacts, FormatName
 from dlio_hpc.config.image_keys import ImageShape
 
 # Bytes of a value in a CSV file, including its comma: "0.1234567,".
@@ -22,8 +22,6 @@ TFRECORD_FRAME = 16
 TAR_BLOCK = 512
 # Bytes of which the size of a tar file is a multiple: 20 blocks, as tarfile and GNU tar write it.
 TAR_RECORD = 20 * TAR_BLOCK
-# Bytes up to which the header of a tar file (POSIX ustar) can state the size of a member: eleven octal digits.
-_LARGEST_MEMBER = 2**33
 # Default level of gzip and zlib; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
 # Compressions that have levels.
@@ -53,7 +51,7 @@ _HOLDING_ARRAYS = sorted((name for name, facts in FORMATS.items() if facts.holds
 _COMPRESSING = " or ".join(
     f"{name} ({', '.join(facts.compressions[1:])})" for name, facts in FORMATS.items() if facts.compressions[1:]
 )
-_CHUNKED = " and ".join(facts.title for facts in FORMATS.values() if facts.has_chunks)
+_CHUNKED = " and ".join(facts.title for facts in FORMATS.values() if facts.holds_chunks)
 _IMAGES = [name for name, facts in FORMATS.items() if facts.holds_image]
 # What messages ask for, where a pattern would have to be read.
 _NAME, _FILE_NAME = "a name of letters, digits, _ and -", "a name of letters, digits, ., _ and -"
@@ -276,8 +274,7 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # Formats of existing files that can be read.
-ExistingFormat = Literal["raw", "tfrecord", "npz", "npy", "hdf5", "parquet", "jpeg", "png", "tar", "zarr"]
-EXISTING_FORMATS: tuple[str, ...] = get_args(ExistingFormat)
+EXISTING_FORMATS = tuple(name for name, facts in FORMATS.items() if facts.existing_keys is not None)
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
@@ -359,6 +356,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return self.files * self.samples_per_file if self.scan is None else self.scan.samples
 
     @property
+    def facts(self) -> FormatFacts:
+        """Facts about the format of the files."""
+        return FORMATS[self.format]
+
+    @property
     def leaves(self) -> int:
         """Number of folders that hold sample files."""
         return math.prod(self.subfolders or (1,))
@@ -386,7 +388,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_flat(self) -> bool:
         """Whether the array in a file is one-dimensional and holds the bytes of all samples of the file."""
-        facts = FORMATS[self.format]
+        facts = self.facts
         is_of_bytes = facts.holds_image or (facts.holds_bytes and self.existing is not None)
         return is_of_bytes or self.sample.stdev is not None
 
@@ -395,7 +397,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         """Bytes of a sample in its file before compression. For CSV, this is the length of its text; for other formats,
         it equals the bytes of the sample in memory.
         """
-        return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
+        return math.prod(self.sample.array_shape) * CSV_VALUE if self.facts.holds_text else self.sample.size
 
     @property
     def largest(self) -> int:
@@ -436,7 +438,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         needs chunks: if the file is compressed and `chunk` is null, each sample is a chunk. So it is in a Zarr store.
         """
         if self.chunk is None:
-            if self.compression == "none" and not FORMATS[self.format].is_store:
+            if self.compression == "none" and not self.facts.is_store:
                 return None
             return _chunk_of(self.array_shape, math.prod(self.sample.array_shape))
         if self.chunk.shape is not None:
@@ -445,7 +447,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_chunked(self) -> bool:
-        return FORMATS[self.format].has_chunks and self.chunk_shape is not None
+        return self.facts.holds_chunks and self.chunk_shape is not None
 
     @property
     def zarr_keys(self) -> ZarrKeys:
@@ -455,7 +457,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_packed(self) -> bool:
         """Whether each file is compressed as a whole, so that it must be decompressed from its beginning."""
-        return self.compression != "none" and FORMATS[self.format].packs_files
+        return self.compression != "none" and self.facts.packs_files
 
     @property
     def all_columns(self) -> tuple[Column, ...]:
@@ -499,7 +501,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def framing_bytes(self) -> int:
         """Bytes of headers and padding in a tar dataset, and about those of the ends of its files."""
-        if self.format != "tar":
+        if not self.facts.holds_members:
             return 0
         sizes = self.arrays or (self.sample.size,)
         return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) + self.files * TAR_RECORD
@@ -507,7 +509,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_stored(self) -> bool:
         """Whether the dataset has files: sample files, or auxiliary files that runs read."""
-        return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
+        return self.facts.holds_data or any(side.access == "read" for side in self.auxiliary_files)
 
     @property
     def is_generated(self) -> bool:
@@ -543,7 +545,7 @@ def _wrong_compression(kind: FormatName, compression: str) -> str:
 
 def _check(dataset: Dataset) -> None:
     """Raise ValueError for a combination of keys that the dataset's format does not support."""
-    kind, sample, compression = dataset.format, dataset.sample, dataset.compression
+    kind, facts, sample, compression = dataset.format, dataset.facts, dataset.sample, dataset.compression
     names = [side.name for side in dataset.auxiliary_files]
     refuse(
         (
@@ -555,15 +557,15 @@ def _check(dataset: Dataset) -> None:
             "dataset too large: at most 2^53 samples, less than 2^63 bytes",
         ),
         (
-            dataset.chunk is not None and not FORMATS[kind].has_chunks,
+            dataset.chunk is not None and not facts.holds_chunks,
             f"chunk is for {_CHUNKED}; format={kind} has no chunks; leave chunk null",
         ),
         (
-            dataset.zarr is not None and kind != "zarr",
+            dataset.zarr is not None and not facts.is_store,
             f"zarr is for format=zarr, not for format={kind}; leave zarr null",
         ),
         (
-            compression not in FORMATS[kind].compressions,
+            compression not in facts.compressions,
             _wrong_compression(kind, compression),
         ),
         (
@@ -575,7 +577,7 @@ def _check(dataset: Dataset) -> None:
             "compression_ratio and random_bits both determine compressibility: set only one of them",
         ),
         (
-            dataset.compression_ratio is not None and kind in {"csv", "null"},
+            dataset.compression_ratio is not None and (facts.holds_text or not facts.holds_data),
             f"compression_ratio has no effect on the contents of format={kind}; leave compression_ratio null",
         ),
         (
@@ -583,19 +585,19 @@ def _check(dataset: Dataset) -> None:
             "compression_ratio: level 0 does not compress; set level 1 to 9",
         ),
         (
-            kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
+            facts.holds_text and (sample.bytes is not None or sample.array_dtype != "float32"),
             "format=csv contains numbers: set sample.shape, and dtype float32",
         ),
         (
-            kind == "tar" and dataset.existing is None and dataset.largest >= _LARGEST_MEMBER,
-            "format=tar: a member of a tar file must be smaller than 8 GiB; lower the size of the sample",
+            dataset.existing is None and dataset.largest > facts.most,
+            f"format={kind}: a sample must be smaller than {units.format_size(facts.most + 1)}; lower its size",
         ),
         (
-            kind != "parquet" and (dataset.columns is not None or dataset.row_group is not None),
+            not facts.holds_columns and (dataset.columns is not None or dataset.row_group is not None),
             f"columns and row_group are only for format=parquet, not for format={kind}; leave both null",
         ),
         (
-            dataset.subfolders is not None and (kind == "null" or dataset.existing is not None),
+            dataset.subfolders is not None and (not facts.holds_data or dataset.existing is not None),
             "subfolders divides the files that dlio-hpc generates, and none are generated here; leave subfolders null",
         ),
         (
@@ -620,9 +622,9 @@ def _check(dataset: Dataset) -> None:
         _check_arrays(dataset, dataset.arrays)
     if dataset.is_chunked:
         _check_chunk(dataset)
-    if kind == "parquet" and dataset.existing is None:
+    if facts.holds_columns and dataset.existing is None:
         _check_columns(dataset)
-    if kind == "zarr" and dataset.existing is None:
+    if facts.is_store and dataset.existing is None:
         _check_store(dataset)
 
 
@@ -631,27 +633,34 @@ def _repeated(names: Sequence[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
 
 
+def _taking(key: ExistingKey) -> str:
+    """Return the formats whose existing files need a key of dataset.existing, as messages name them."""
+    names = [name for name, facts in FORMATS.items() if key in (facts.existing_keys or ())]
+    return f"format={' or '.join(names)}"
+
+
 def _check_existing(dataset: Dataset, existing: Existing) -> None:
-    kind = dataset.format
+    kind, keys = dataset.format, dataset.facts.existing_keys or ()
     refuse(
         (
             kind not in EXISTING_FORMATS,
             f"existing: files of format={kind} cannot be read; set format to one of {', '.join(EXISTING_FORMATS)}",
         ),
         (
-            existing.array is not None and kind not in {"hdf5", "npz", "zarr"},
-            f"existing.array is for HDF5, npz and Zarr; format={kind} has no named arrays; leave array null",
+            existing.array is not None and "array" not in keys,
+            f"existing.array is for {_taking('array')}; format={kind} has no named arrays; leave array null",
         ),
         (
-            existing.sample_bytes is not None and kind != "raw",
-            f"existing.sample_bytes is for format=raw; the scan takes the sizes from {kind} files; leave it null",
+            existing.sample_bytes is not None and "sample_bytes" not in keys,
+            f"existing.sample_bytes is for {_taking('sample_bytes')}; the scan takes sizes from {kind} files; leave it "
+            "null",
         ),
         (
-            existing.rows and kind != "npy",
-            f"existing.rows is for format=npy; the scan finds the samples of {kind} files; leave rows false",
+            existing.rows and "rows" not in keys,
+            f"existing.rows is for {_taking('rows')}; the scan finds the samples of {kind} files; leave rows false",
         ),
         (
-            dataset.arrays is not None and not FORMATS[kind].varies_arrays,
+            dataset.arrays is not None and not dataset.facts.holds_members,
             "existing: the key arrays is for generated datasets; leave arrays null, and set existing.array to the "
             "name of the array to read",
         ),
@@ -664,7 +673,7 @@ def _check_existing(dataset: Dataset, existing: Existing) -> None:
 
 
 def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
-    sample, total, facts = dataset.sample, sum(arrays), FORMATS[dataset.format]
+    sample, total, facts = dataset.sample, sum(arrays), dataset.facts
     refuse(
         (
             not facts.holds_arrays,
@@ -677,9 +686,9 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
             "leave arrays null",
         ),
         (
-            sample.bytes is None or (sample.stdev is not None and not facts.varies_arrays),
+            sample.bytes is None or (sample.stdev is not None and not facts.holds_members),
             "arrays divides samples of one size, given in bytes: set sample.bytes to the sum of the sizes, and leave "
-            f"shape{' and dtype' if facts.varies_arrays else ', dtype and stdev'} null",
+            f"shape{' and dtype' if facts.holds_members else ', dtype and stdev'} null",
         ),
         (min(arrays) < 1, f"arrays: found {min(arrays)}, but each array of a sample must have at least 1 byte"),
         (
@@ -692,14 +701,14 @@ def _check_arrays(dataset: Dataset, arrays: tuple[units.Size, ...]) -> None:
 
 def _check_images(dataset: Dataset) -> None:
     """Raise ValueError for keys of images that do not fit the format, or for keys that do not fit images."""
-    kind, facts = dataset.format, FORMATS[dataset.format]
+    kind, facts = dataset.format, dataset.facts
     refuse(
         (
             dataset.image is not None and (not facts.holds_image or dataset.existing is not None),
             f"image is for generated files of the formats {' and '.join(_IMAGES)}; leave image null",
         ),
         (
-            kind != "jpeg" and dataset.image is not None and dataset.image.quality is not None,
+            not facts.has_quality and dataset.image is not None and dataset.image.quality is not None,
             f"image.quality={dataset.image and dataset.image.quality} is for format=jpeg; format={kind} loses nothing; "
             "leave quality null",
         ),

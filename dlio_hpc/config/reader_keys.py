@@ -10,7 +10,6 @@ from msgspec import Struct
 from dlio_hpc.base import units
 from dlio_hpc.base.serialization import refuse
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.format_facts import FORMATS
 
 LoaderName = Literal["native", "tensorflow", "pytorch"]
 
@@ -257,9 +256,7 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
     mode, unless the samples of all files are mixed.
     """
     return (
-        reader.mode == "framework"
-        and FORMATS[dataset.format].streams
-        and not (reader.shuffle.files and reader.shuffle.samples)
+        reader.mode == "framework" and dataset.facts.streams and not (reader.shuffle.files and reader.shuffle.samples)
     )
 
 
@@ -277,7 +274,7 @@ def by_streams(dataset: Dataset, reader: Reader) -> bool:
 
 def reads_records(dataset: Dataset, reader: Reader) -> bool:
     """Return whether TensorFlow itself, and not dlio-hpc, reads the files."""
-    return reader.loader == "tensorflow" and dataset.format == "tfrecord" and reads_streams(dataset, reader)
+    return reader.loader == "tensorflow" and dataset.facts.holds_records and reads_streams(dataset, reader)
 
 
 def loads_files(dataset: Dataset, reader: Reader) -> bool:
@@ -287,7 +284,7 @@ def loads_files(dataset: Dataset, reader: Reader) -> bool:
     if reader.mode == "posix":
         return dataset.is_packed
     by_workers = dataset.is_packed and reader.loader == "pytorch" and reader.shuffle.samples
-    return by_workers or FORMATS[dataset.format].loads_whole
+    return by_workers or dataset.facts.loads_whole
 
 
 def columns_read(dataset: Dataset, reader: Reader) -> tuple[int, ...]:
@@ -311,7 +308,7 @@ def sample_bytes_read(dataset: Dataset, reader: Reader) -> int:
     """Return how many bytes of a sample are read: all bytes, or the bytes of the columns that are read. If sizes vary,
     this is the mean.
     """
-    if reader.columns is None or dataset.format != "parquet":
+    if reader.columns is None or not dataset.facts.holds_columns:
         return dataset.sample_bytes
     if dataset.scan is not None:
         return max(1, round(bytes_read(dataset, reader, dataset.samples) / dataset.samples))
@@ -333,7 +330,7 @@ def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None]
     """Return which parts of a sample in memory are read, as half-open ranges of bytes. An end of None is the end of the
     sample. Adjacent columns of a Parquet file form one part.
     """
-    if reader.columns is None or dataset.format != "parquet" or dataset.existing is not None:
+    if reader.columns is None or not dataset.facts.holds_columns or dataset.existing is not None:
         return ((0, None),)
     ends = list(itertools.accumulate(column.bytes for column in dataset.all_columns))
     spans: list[tuple[int, int | None]] = []
@@ -347,10 +344,10 @@ def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None]
 
 def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     """Return whether a file stays open after a sample was read, so that other samples of the file can be read."""
-    if dataset.format == "null" or dataset.is_packed or by_streams(dataset, reader):
+    if not dataset.facts.holds_data or dataset.is_packed or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
-        return FORMATS[dataset.format].stays_open
+        return dataset.facts.stays_open
     return True
 
 
@@ -358,7 +355,7 @@ def keeps_data(dataset: Dataset, reader: Reader) -> bool:
     """Return whether data may stay in memory while a file stays open from epoch to epoch: HDF5 has caches, and the
     reader of Parquet keeps a row group. If so, the number of bytes that an epoch reads is not known in advance.
     """
-    return reader.keep_open and reader.mode == "framework" and FORMATS[dataset.format].caches_open
+    return reader.keep_open and reader.mode == "framework" and dataset.facts.caches_open
 
 
 def can_reopen(dataset: Dataset, reader: Reader) -> bool:
@@ -369,18 +366,18 @@ def can_reopen(dataset: Dataset, reader: Reader) -> bool:
     if not dataset.counts_vary and dataset.samples_per_file == 1:
         return False
     if reader.mode == "framework":
-        return dataset.format in ("hdf5", "tfrecord") and keeps_handles(dataset, reader)
+        return dataset.facts.reopens and keeps_handles(dataset, reader)
     is_whole = dataset.arrays is None and not dataset.is_chunked and dataset.compression == "none"
-    return is_whole and not FORMATS[dataset.format].splits_samples and keeps_handles(dataset, reader)
+    return is_whole and not dataset.facts.splits_samples and keeps_handles(dataset, reader)
 
 
 def fits_blocks(dataset: Dataset) -> bool:
     """Return whether O_DIRECT can read each sample without additional bytes, because each sample begins and ends at a
     block boundary of its file.
     """
-    formats = {"raw"} if dataset.existing is not None else {"raw", "npz"}
+    is_aligned = dataset.facts.fits_blocks and (dataset.existing is None or dataset.facts.holds_bytes)
     is_whole = dataset.arrays is None and not dataset.sizes_vary
-    return dataset.format in formats and is_whole and dataset.sample.size % BLOCK == 0
+    return is_aligned and is_whole and dataset.sample.size % BLOCK == 0
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:

@@ -98,7 +98,7 @@ def _check_metadata(workload: "Workload", keys: MetadataKeys) -> None:
     """Raise ValueError if a metadata workload has keys of other workloads."""
     serialization.refuse(
         (
-            workload.dataset.format != "null",
+            workload.dataset.facts.holds_data,
             "metadata is for workloads without a dataset; remove dataset",
         ),
         (workload.checkpoint is not None, "metadata and checkpoint exclude each other; use two workloads"),
@@ -153,7 +153,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             _check_metadata(self, self.metadata)
             steps = structs.replace(self.dataset, files=1, samples_per_file=len(self.metadata.order))
             structs.force_setattr(self, "dataset", steps)  # a step is a phase
-        if self.only_writes_checkpoints and self.dataset.format != "null":
+        if self.only_writes_checkpoints and self.dataset.facts.holds_data:
             raise ValueError(
                 "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"
             )
@@ -231,13 +231,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         library chooses the size of requests.
         """
         dataset, reader = self.dataset, self.reader
-        if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
+        if reader.transfer_size is not None or not dataset.facts.holds_data or reader.access == "collective":
             return reader.transfer_size
         if reader.mode == "framework":
-            return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
+            return units.Size(TENSORFLOW_BUFFER) if dataset.facts.holds_records else None
         if dataset.is_packed:
             return units.Size(1 << 20)
-        if dataset.format == "parquet" and dataset.existing is None:
+        if dataset.facts.holds_columns and dataset.existing is None:
             size = dataset.row_group_samples * max(column.bytes for column in dataset.all_columns)
         else:
             chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes

@@ -52,7 +52,7 @@ def check_evaluation(dataset: Dataset, reader: Reader, passes: int) -> None:
             "every_epochs, or raise train.epochs",
         ),
         (
-            dataset.format == "null" or dataset.existing is not None or dataset.file_access == "shared",
+            not dataset.facts.holds_data or dataset.existing is not None or dataset.file_access == "shared",
             "evaluation needs a dataset that is generated, with file_access=multi",
         ),
         (
@@ -78,15 +78,15 @@ def _unknown_columns(dataset: Dataset, reader: Reader) -> str:
 def check(dataset: Dataset, reader: Reader) -> None:
     """Raise ValueError if the reader cannot read the dataset."""
     kind, framework = dataset.format, reader.mode == "framework"
-    facts = FORMATS[kind]
+    facts = dataset.facts
     plain = dataset.compression == "none" and not dataset.is_chunked
     refuse(
         (
-            kind == "null" and reader.transfer_size is not None,
+            not facts.holds_data and reader.transfer_size is not None,
             "reader.transfer_size: the null format makes no requests; leave transfer_size null",
         ),
         (
-            kind == "null" and (reader.access != "independent" or reader.direct or reader.load != "on_demand"),
+            not facts.holds_data and (reader.access != "independent" or reader.direct or reader.load != "on_demand"),
             "reader: the null format has no storage; do not set access, load or direct",
         ),
         (
@@ -94,7 +94,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             f"reader.transfer_size needs mode=posix; in mode=framework, {facts.library} chooses the request size",
         ),
         (
-            dataset.arrays is not None and framework and kind == "hdf5" and reader.transfer_size is not None,
+            dataset.arrays is not None and framework and facts.holds_chunks and reader.transfer_size is not None,
             "reader.transfer_size: with dataset.arrays, each call of h5py reads an array of a sample; leave "
             "transfer_size null",
         ),
@@ -123,7 +123,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "cannot be mixed; set shuffle.files or shuffle.samples to false, or mode=posix",
         ),
         (
-            (reader.interleave or 1) > 1 and kind == "parquet" and framework and dataset.row_group_samples > 1,
+            (reader.interleave or 1) > 1 and facts.holds_columns and framework and dataset.row_group_samples > 1,
             "reader.interleave: with these settings, each sample would require reading a row group; leave interleave "
             "null, or set mode=posix",
         ),
@@ -152,23 +152,24 @@ def check(dataset: Dataset, reader: Reader) -> None:
             f"reader.mapped=true needs reader.mode=framework, not {reader.mode}: set reader.mode=framework",
         ),
         (
-            reader.columns is not None and kind != "parquet",
+            reader.columns is not None and not facts.holds_columns,
             f"reader.columns: format={kind} has no columns; leave columns null",
         ),
         (
-            kind == "parquet" and (reader.columns == () or bool(_unknown_columns(dataset, reader))),
+            facts.holds_columns and (reader.columns == () or bool(_unknown_columns(dataset, reader))),
             f"reader.columns{_unknown_columns(dataset, reader)} must name one or more columns of the dataset: "
             f"{', '.join(dataset.column_names[:8])}{', ...' if len(dataset.column_names) > 8 else ''}"
-            if kind == "parquet"
+            if facts.holds_columns
             else "",
         ),
         (
-            kind == "parquet" and reader.access == "collective",
+            facts.holds_columns and reader.access == "collective",
             "reader.access=collective needs samples that follow each other; format=parquet stores columns; set "
             "access=independent",
         ),
         (
-            reader.by_array and (dataset.arrays is None or reader.loader != "native" or (kind == "npz" and framework)),
+            reader.by_array
+            and (dataset.arrays is None or reader.loader != "native" or (facts.loads_whole and framework)),
             "reader.by_array=true needs dataset.arrays and loader=native; with npz in mode=framework, arrays are "
             "read file by file",
         ),
@@ -205,7 +206,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "with; set verify_content=none",
         ),
         (
-            kind == "null" and reader.verify_content == "all",
+            not facts.holds_data and reader.verify_content == "all",
             "reader.verify_content: the null format has no content to compare; set verify_content=first or none",
         ),
         (
@@ -214,7 +215,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "if samples are shuffled; remove ascending",
         ),
         (
-            bool(reader.verify) and kind != "tfrecord",
+            bool(reader.verify) and not facts.holds_records,
             f"reader.verify checks the checksums of TFRecord files; format={kind} has none, so leave verify null",
         ),
         (
@@ -232,12 +233,12 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "reader.direct=true needs contiguous samples: no chunk, no compression",
         ),
         (
-            reader.engine == "io_uring" and (not plain or kind == "null" or reader.verifies),
+            reader.engine == "io_uring" and (not plain or not facts.holds_data or reader.verifies),
             "reader.engine=io_uring needs contiguous samples: a format other than null, no chunk, no compression, no "
             "verify",
         ),
         (
-            reader.engine == "io_uring" and kind != "parquet" and (reader.transfer_size or 0) > dataset.largest,
+            reader.engine == "io_uring" and not facts.holds_columns and (reader.transfer_size or 0) > dataset.largest,
             "reader.engine=io_uring makes at least one request per sample; leave transfer_size null, or set it to at "
             "most the size of a sample",
         ),
@@ -258,7 +259,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
                 "reader.access=collective with reader.mode=posix needs contiguous samples: no chunk, no compression",
             ),
             (
-                framework and kind != "hdf5",
+                framework and not facts.reads_together,
                 f"reader.access=collective with format={kind} needs mode=posix, which uses MPI-IO",
             ),
             (

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.dataset import dataset_folder, sample_index, stored_parts, zarr_scan
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.sample_layout import SampleLayout
@@ -19,7 +18,7 @@ def of_containers(stored: StoredDataset, containers: Iterable[int]) -> Iterator[
     missing. Links are not followed.
     """
     path = dataset_folder.paths(stored)
-    is_listed = FORMATS[stored.descriptor.format].is_store and stored.descriptor.existing is not None
+    is_listed = stored.descriptor.facts.is_store and stored.descriptor.existing is not None
     for number in stored_parts.of_containers(stored.descriptor, containers):
         if is_listed:
             for folder, _, names in os.walk(os.path.dirname(path(number))):
@@ -34,7 +33,7 @@ def of_samples(stored: StoredDataset, samples: list[int]) -> list[str]:
     """
     numbers = np.array(samples, np.uint64)
     path = dataset_folder.paths(stored)
-    if not FORMATS[stored.descriptor.format].is_store:
+    if not stored.descriptor.facts.is_store:
         containers = dict.fromkeys(sample_index.file_numbers(stored.descriptor, numbers).tolist())
         return [path(number) for number in stored_parts.of_containers(stored.descriptor, containers)]
     parts, files = stored_parts.of(stored.descriptor).number, []

@@ -28,7 +28,7 @@ class Verification:
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._format = FORMATS[workload.dataset.format]
-        is_known = workload.dataset.format != "null" and workload.dataset.existing is None
+        is_known = workload.dataset.facts.holds_data and workload.dataset.existing is None
         self._extent = workload.reader.verify_content if is_known else "none"
         self._fill = self._format.expected(workload.dataset)
         self._stream = compressibility(workload.dataset) if self._format.expected is expected else None

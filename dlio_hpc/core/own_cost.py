@@ -33,5 +33,6 @@ def _only_reads(workload: Workload) -> bool:
         and not reader.preprocess_time
         and dataset.compression == "none"
         and not dataset.is_chunked
-        and dataset.format not in {"csv", "parquet"}
+        and not dataset.facts.holds_text
+        and not dataset.facts.holds_columns
     )

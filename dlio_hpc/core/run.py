@@ -16,7 +16,6 @@ from msgspec import structs
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun, about, reported
 from dlio_hpc.config import reader_keys
-from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.core import clock, environment, hang_watch, interruptions, merge, run_file_systems
 from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
@@ -374,7 +373,7 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
 
 def _facts(run: Run) -> DatasetFacts:
     layout = run.workload.dataset
-    size = 0 if layout.format == "null" else layout.size
+    size = layout.size if layout.facts.holds_data else 0
     is_existing = layout.existing is not None
     return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size, is_existing)
 
@@ -444,7 +443,7 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
         return False
     if dataset.sizes_vary and (summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1):
         return False
-    if dataset.scan is not None and (dataset.scan.needs_library or FORMATS[dataset.format].is_store):
+    if dataset.scan is not None and (dataset.scan.needs_library or dataset.facts.is_store):
         return False
     return dataset.compression == "none"
 

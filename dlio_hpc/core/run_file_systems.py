@@ -77,7 +77,7 @@ def _checked(run: Run, role: Role, ranks: int) -> Sequence[str]:
     because files that are stored elsewhere may form a periodic pattern.
     """
     which = {"dataset": run, "evaluation": run.evaluation, "outputs": None}[role]
-    if which is None or which.workload.dataset.format == "null":
+    if which is None or not which.workload.dataset.facts.holds_data:
         return []
     files = stored_parts.total(which.workload.dataset)
     number = max(1, min(_CHECKED, samples_per_epoch(which.workload, ranks), files))

@@ -229,7 +229,7 @@ def _tolerance(run: Run, core: Counts) -> Counts:
         return np.full_like(core, np.iinfo(np.int64).max if reader.mode == "framework" else 0)
     if reader.mode == "framework" and reader.loader == "tensorflow":
         return core // 100 + (1 << 20)
-    uses_kernel = reader.mode == "framework" or run.workload.dataset.format == "hdf5"
+    uses_kernel = reader.mode == "framework" or run.workload.dataset.facts.holds_chunks
     return np.full_like(core, _A_PAGE if uses_kernel else 0)
 
 
@@ -240,7 +240,7 @@ def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> 
     """
     workload = run.workload
     layout, epochs = workload.dataset, workload.train.epochs
-    unknown = layout.compression != "none" or layout.sizes_vary or layout.format == "null"
+    unknown = layout.compression != "none" or layout.sizes_vary or not layout.facts.holds_data
     if unknown or workload.reader.access == "collective" or keeps_data(layout, workload.reader):
         return
     if layout.samples * epochs * (1 if workload.reader.shard else plan.ranks) > _MOST_SAMPLES:

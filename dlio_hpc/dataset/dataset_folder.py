@@ -177,12 +177,12 @@ def file_count(dataset: Dataset) -> int:
     """Return the number of stored files of the dataset with samples or with what describes samples; 0 for the null
     format, which stores nothing.
     """
-    return 0 if dataset.format == "null" else stored_parts.total(dataset)
+    return stored_parts.total(dataset) if dataset.facts.holds_data else 0
 
 
 def payload(dataset: Dataset) -> int:
     """Return the total size in bytes of all samples and auxiliary files in the dataset's folder, before compression."""
-    return dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
+    return dataset.size * dataset.facts.holds_data + sum(side.file_size for side in sides(dataset))
 
 
 def sides(dataset: Dataset) -> list[AuxiliaryFile]:

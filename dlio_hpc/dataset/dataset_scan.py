@@ -70,7 +70,7 @@ def _listed(dataset: Dataset, data: str, report: Report) -> Listing:
     existing = dataset.existing
     assert existing is not None
     stores = None
-    if FORMATS[dataset.format].is_store:
+    if dataset.facts.is_store:
         located = partial(zarr_scan.located, array=existing.array)
         stores = Stores(zarr_scan.is_store, located, f"{FORMATS[dataset.format].title} store")
     return existing_files.listed(data, existing.glob, _progress(report, "listed"), stores)
@@ -102,7 +102,7 @@ def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) ->
     """Scan all files, and return their index, which is kept in memory."""
     files = _of_files(listing, dataset, _progress(report, "scanned", len(listing.names)))
     samples = [file.samples for file in files]
-    array = _common_array(listing, files, FORMATS[dataset.format].is_store)
+    array = _common_array(listing, files, dataset.facts.is_store)
     return sample_index.made(folder, listing, samples, array, _facts(listing, files))
 
 

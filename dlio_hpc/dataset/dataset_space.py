@@ -62,7 +62,7 @@ def _sample_bytes(dataset: Dataset, block: int) -> int:
     files = dataset_folder.file_count(dataset)
     if not files:
         return 0
-    indexes = dataset.index_bytes if dataset.format == "parquet" else 0
+    indexes = dataset.index_bytes if dataset.facts.holds_columns else 0
     size = dataset.size + indexes + dataset.framing_bytes
     return size if block == 1 else _rounded(-(-size // files), block) * files
 

@@ -24,11 +24,11 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
     is `memory`, the whole dataset is read, and `samples` is ignored. The function then returns the size of the dataset,
     multiplied by the number of ranks if each rank reads the whole dataset.
     """
-    if workload.dataset.format == "null":
+    if not workload.dataset.facts.holds_data:
         return 0
     if workload.reader.load == "memory":
         samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
-    if workload.dataset.format == "parquet":
+    if workload.dataset.facts.holds_columns:
         return reader_keys.bytes_read(workload.dataset, workload.reader, samples)
     return workload.dataset.bytes_of(samples)
 
@@ -38,7 +38,7 @@ def planned(workload: Workload, ranks: int, samples: int) -> int:
     The lengths and checksums of records are not included.
     """
     dataset = workload.dataset
-    is_streamed = dataset.format == "tfrecord" and reader_keys.by_streams(dataset, workload.reader)
+    is_streamed = dataset.facts.holds_records and reader_keys.by_streams(dataset, workload.reader)
     if not is_streamed or _is_irregular(dataset):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
@@ -58,7 +58,7 @@ def row_group_factor(workload: Workload) -> float:
     several row groups are mixed, nearly each sample needs a read of its row group.
     """
     dataset, reader = workload.dataset, workload.reader
-    if dataset.format != "parquet" or reader.mode == "posix":
+    if not dataset.facts.holds_columns or reader.mode == "posix":
         return 1
     group, batch = dataset.row_group_samples, reader.batch_size
     in_order = math.gcd(group, reader.shuffle.block)
@@ -74,7 +74,7 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
     tolerance. Return None if there is no limit, because a library chooses what it reads.
     """
     dataset, reader = workload.dataset, workload.reader
-    if dataset.format != "tfrecord" or reader.mode == "posix":
+    if not dataset.facts.holds_records or reader.mode == "posix":
         return None
     framed = planned * (dataset.sample.size + TFRECORD_FRAME) / dataset.sample.size
     by_process = reader_keys.reads_records(dataset, reader)

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.dataset import sample_index
 from dlio_hpc.dataset.sample_index import SampleIndex
 from dlio_hpc.dataset.sample_order import mix, mix_all
@@ -104,7 +103,7 @@ class SampleLayout:
         self._array_shape = dataset.array_shape
         self._mean = dataset.sample.size
         self._stdev = dataset.sample.stdev or 0
-        facts = FORMATS[dataset.format]
+        facts = dataset.facts
         self._step = facts.size_step
         first = int(dataset.arrays[0]) if dataset.arrays else self._mean
         self._most = min(first - facts.least, 6 * self._stdev) // self._step * self._step

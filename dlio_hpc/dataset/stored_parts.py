@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.format_facts import FORMATS, FormatName
+from dlio_hpc.config.format_facts import FormatName
 from dlio_hpc.dataset import zarr_store
 
 
@@ -49,7 +49,7 @@ _OF_DATASET: dict[FormatName, Callable[[Dataset], Parts]] = {"zarr": _of_store}
 def of(dataset: Dataset) -> Parts:
     """Return the parts of each container of the dataset."""
     made = _OF_DATASET.get(dataset.format)
-    return Parts(FORMATS[dataset.format].suffixes or (f".{dataset.format}",)) if made is None else made(dataset)
+    return Parts(dataset.facts.suffixes or (f".{dataset.format}",)) if made is None else made(dataset)
 
 
 def total(dataset: Dataset) -> int:

@@ -190,7 +190,7 @@ def _per_opening(workload: Workload) -> int:
     of samples are computed and not looked up in the file, one request is counted as a margin. Libraries look up each
     array of a file.
     """
-    looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
+    looks = workload.reader.mode == "framework" or workload.dataset.facts.holds_chunks
     if looks or workload.dataset.compression != "none":
         return _PER_OPENING * len(workload.dataset.arrays or (1,))
     return 1
@@ -204,7 +204,7 @@ def _per_sample(dataset: Dataset, request: int) -> int:
         return sum(-(-size // max(request, 1)) + 1 for size in dataset.arrays)
     if dataset.scan is not None and dataset.scan.columns:
         return len(dataset.scan.columns) + -(-dataset.largest // max(request, 1))
-    if dataset.format == "parquet":
+    if dataset.facts.holds_columns:
         return sum(-(-column.bytes // max(request, 1)) + 1 for column in dataset.all_columns)
     if dataset.is_chunked:
         chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes

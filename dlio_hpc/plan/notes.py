@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc.base import redaction, units
 from dlio_hpc.config import image_keys
 from dlio_hpc.config.checkpoint_keys import USUAL_REQUEST, Checkpoint, StatePrecision
-from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
@@ -81,7 +80,7 @@ def _memory(plan: Plan) -> Iterator[str]:
 def _batches_bytes(workload: Workload) -> int:
     """Return the bytes of the batches that a rank holds at the same time."""
     reader = workload.reader
-    is_stored = workload.dataset.format != "null"
+    is_stored = workload.dataset.facts.holds_data
     return is_stored * reader.batch_size * (reader.batches_ahead + 1) * workload.row_bytes
 
 
@@ -89,7 +88,7 @@ def _cut_sizes(plan: Plan) -> Iterator[str]:
     """Yield a note if sample sizes are so spread that many are cut: a size is from 1 byte (for images, 1 KiB) to twice
     the mean.
     """
-    least_of = {run.workload.dataset.sample: FORMATS[run.workload.dataset.format].least for run in plan.runs}
+    least_of = {run.workload.dataset.sample: run.workload.dataset.facts.least for run in plan.runs}
     for sample, least in least_of.items():
         if sample.stdev and sample.size - least < 2 * sample.stdev - 1:
             limit = (sample.size - least) / sample.stdev

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dlio_hpc.config.checkpoint_keys import Mode
-from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan.plan import Plan
 
@@ -74,7 +73,7 @@ def _of(workload: Workload) -> Iterator[str]:
     reader, is_framework = workload.reader, workload.reader.mode == "framework"
     if reader.loader != "native":
         yield reader.loader
-    facts = FORMATS[workload.dataset.format]
+    facts = workload.dataset.facts
     is_decoded_by_tensorflow = facts.holds_image and reader.loader == "tensorflow"
     if is_framework and facts.package and not is_decoded_by_tensorflow:
         yield facts.package

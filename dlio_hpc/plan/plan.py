@@ -168,7 +168,7 @@ def resolved(workload: Workload) -> Workload:
             dataset,
             sample=sample,
             chunk=Chunk(shape=dataset.chunk_shape) if dataset.is_chunked else None,
-            zarr=dataset.zarr_keys if dataset.format == "zarr" and dataset.existing is None else None,
+            zarr=dataset.zarr_keys if dataset.facts.is_store and dataset.existing is None else None,
             level=(LEVEL if dataset.level is None else dataset.level) if dataset.compression in LEVELLED else None,
             auxiliary_files=tuple(
                 structs.replace(side, size=units.Size(side.file_size)) for side in dataset.auxiliary_files
@@ -180,7 +180,7 @@ def resolved(workload: Workload) -> Workload:
             interleave=reader.files_in_turn(dataset),
             prefetch=reader.batches_ahead,
             transfer_size=workload.request_size,
-            verify=dataset.format == "tfrecord" and reader.verifies,
+            verify=dataset.facts.holds_records and reader.verifies,
             verify_content=reader.verify_content if dataset.existing is None else "none",
         ),
     )

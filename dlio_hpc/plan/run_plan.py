@@ -34,7 +34,7 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
     generates = kind == "generate"
     folder = point.data or study.data
     samples = dataset.samples if generates else rank_shares.samples_per_epoch(workload, ranks) * epochs
-    size = dataset.size * (dataset.format != "null")
+    size = dataset.size * dataset.facts.holds_data
     is_existing = dataset.existing is not None
     layout = None if is_existing else point.layout
     return Run(

@@ -116,7 +116,7 @@ def _lines(key: str, point: Point) -> list[str]:
 def _records(workload: Workload) -> list[str] | None:
     """Return the Python call that reads the dataset if its files are TFRecord files. Return None for other formats."""
     reader = workload.reader
-    if workload.dataset.format != "tfrecord":
+    if not workload.dataset.facts.holds_records:
         return None
     size = "" if reader.transfer_size is None else f"buffer_size={int(reader.transfer_size)}, "
     kind = f'compression_type="{workload.dataset.compression.upper()}", ' if workload.dataset.is_packed else ""
@@ -136,7 +136,7 @@ def _threads(workload: Workload) -> list[str] | None:
     reader = workload.reader
     if reader.loader == "pytorch":
         return _workers(workload)
-    if reader.loader == "tensorflow" and workload.dataset.format != "tfrecord":
+    if reader.loader == "tensorflow" and not workload.dataset.facts.holds_records:
         return [f"dataset.map(read_sample, num_parallel_calls={reader.read_threads})"]
     return _records(workload) or [
         f"read with {reader.read_threads} threads per rank, such as concurrent.futures.ThreadPoolExecutor"
@@ -160,7 +160,7 @@ def _preprocessing(workload: Workload) -> list[str] | None:
     count = workload.reader.preprocess_threads
     if workload.reader.loader == "pytorch":
         return [f"preprocess a sample with {counted(count, 'thread')} in each worker: torch.set_num_threads({count})"]
-    if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
+    if workload.reader.loader == "tensorflow" or workload.dataset.facts.holds_records:
         return [f"dataset.map(preprocess, num_parallel_calls={count})"]
     return [f"preprocess with {counted(count, 'thread')} per rank"]
 
@@ -169,7 +169,7 @@ def _prefetch(workload: Workload) -> list[str]:
     ahead = workload.reader.batches_ahead
     if workload.reader.loader == "pytorch":
         return _workers(workload)
-    if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
+    if workload.reader.loader == "tensorflow" or workload.dataset.facts.holds_records:
         return [f"dataset.batch({workload.reader.batch_size}).prefetch({ahead})"]
     return [
         f"read {counted(ahead, 'batch')} ahead of the training loop" if ahead else "read each batch when it is needed"
@@ -180,7 +180,7 @@ def _batch(workload: Workload) -> list[str]:
     count = workload.reader.batch_size
     if workload.reader.loader == "pytorch":
         return [*_workers(workload), _BATCH_NOTE]
-    if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
+    if workload.reader.loader == "tensorflow" or workload.dataset.facts.holds_records:
         return [f"dataset.batch({count})", _BATCH_NOTE]
     return [f"take {count} samples per step and rank", _BATCH_NOTE]
 
@@ -192,7 +192,7 @@ _BATCH_NOTE = (
 
 def _interleave(workload: Workload) -> list[str] | None:
     count = workload.reader.interleave
-    if workload.dataset.format != "tfrecord":
+    if not workload.dataset.facts.holds_records:
         return [f"read from {count} files alternately, one sample from each"]
     if count == workload.reader.read_threads:  # one thread per interleaved file
         return _records(workload)
@@ -208,7 +208,7 @@ def _chunks(workload: Workload) -> list[str] | None:
     HDF5.
     """
     dataset = workload.dataset
-    if dataset.format != "hdf5":
+    if not dataset.facts.holds_chunks:
         return None
     shape = dataset.chunk_shape
     if shape is None:
@@ -239,11 +239,11 @@ def _cache(size: int) -> int:
 def _compression(workload: Workload) -> list[str] | None:
     dataset = workload.dataset
     level = 4 if dataset.level is None else dataset.level
-    if dataset.format == "npz":
+    if dataset.facts.packs_files and dataset.facts.holds_arrays:
         return ["numpy.savez_compressed(...)" if dataset.compression == "gzip" else "numpy.savez(...), not compressed"]
-    if dataset.format == "tfrecord":
+    if dataset.facts.holds_records:
         return _record_options(dataset.compression, level)
-    if dataset.format != "hdf5":
+    if not dataset.facts.holds_chunks:
         return None
     if dataset.compression == "none":
         return ['file.create_dataset("x", ...) without compression; for existing files: h5repack -f x:NONE OLD NEW']
@@ -275,7 +275,7 @@ _BITS_NOTE = (
 def _access(workload: Workload) -> list[str]:
     if workload.reader.access == "independent":
         return ["each rank reads independently (no collective calls)"]
-    if workload.dataset.format == "hdf5":
+    if workload.dataset.facts.holds_chunks:
         return ['h5py.File(name, "r", driver="mpio", comm=comm), and read within "with dataset.collective:"']
     return ["read with MPI_File_read_at_all (mpi4py: File.Read_at_all)"]
 
@@ -322,7 +322,7 @@ def _alignment(changed: list[str], point: Point) -> Iterator[str]:
     """Yield a line for each alignment rule of the DLIO paper that is violated after the settings are changed."""
     workload, layout = plan.resolved(point.workload), point.layout
     dataset, transfer = workload.dataset, workload.reader.transfer_size
-    shape = dataset.chunk_shape if dataset.format == "hdf5" else None
+    shape = dataset.chunk_shape if dataset.facts.holds_chunks else None
     chunk = math.prod(shape) * dataset.sample.item_bytes if shape else None
     stripe = layout.stripe_size if layout is not None else None
     if chunk and stripe and stripe % chunk and any(key.startswith(("dataset.", "site.")) for key in changed):
@@ -331,7 +331,7 @@ def _alignment(changed: list[str], point: Point) -> Iterator[str]:
             f"({format_size(chunk)})"
         )
     record = dataset.sample_bytes + _FRAME
-    fixed = dataset.format == "tfrecord" and dataset.sample.stdev is None
+    fixed = dataset.facts.holds_records and dataset.sample.stdev is None
     if fixed and transfer and "reader.transfer_size" in changed and transfer > record and transfer % record:
         yield (
             f"alignment (DLIO paper): make the transfer size a multiple of a record ({record} bytes with its frame), "

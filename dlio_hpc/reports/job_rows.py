@@ -11,7 +11,6 @@ from dlio_hpc.base import units
 from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.checkpoint_keys import Checkpoint, Mode
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.reader_keys import by_streams
 from dlio_hpc.config.workload import Workload
@@ -114,7 +113,7 @@ def _saved(checkpoint: Checkpoint, plan: Plan) -> str:
 
 def _geometry(dataset: Dataset) -> str:
     """Return a phrase with the numbers of files and samples, and with their sizes."""
-    size = "no data" if dataset.format == "null" else format_size(dataset.size)
+    size = format_size(dataset.size) if dataset.facts.holds_data else "no data"
     sample = f"{format_size(dataset.sample_bytes)}{' on average' if dataset.sizes_vary else ''}"
     existing = "" if dataset.existing is None else "existing, contents not compared: "
     files = f"{existing}{counted(dataset.files, 'file')}"
@@ -339,7 +338,7 @@ def _read(workload: Workload) -> str:
     """Return the name of the operation that is timed as a read. For some formats, this is a call of a library in
     framework mode, which may make several requests. Otherwise, it is a single read request to the operating system.
     """
-    facts, reader = FORMATS[workload.dataset.format], workload.reader
+    facts, reader = workload.dataset.facts, workload.reader
     if reader.mapped:
         return "one copy from a map"
     by_library = reader.mode == "framework" and (not facts.streams or by_streams(workload.dataset, reader))
@@ -632,7 +631,7 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         lines.append(("verified", text))
     if summary.preprocess_s:
         reader = run.run.workload.reader
-        is_decoded = reader.mode == "framework" and FORMATS[run.run.workload.dataset.format].holds_image
+        is_decoded = reader.mode == "framework" and run.run.workload.dataset.facts.holds_image
         where = "decoding images and in preprocessing" if is_decoded else "in preprocessing threads"
         lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} per rank {where}"))
     return lines

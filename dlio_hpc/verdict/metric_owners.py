@@ -36,7 +36,7 @@ def _reads_checkpoints(workload: Workload) -> bool:
 
 
 def _opens(workload: Workload) -> bool:
-    return workload.reads_samples and workload.dataset.format != "null"
+    return workload.reads_samples and workload.dataset.facts.holds_data
 
 
 def _of_phase(phase: Phase) -> Owners:

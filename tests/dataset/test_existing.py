@@ -670,7 +670,7 @@ def test_arrays_of_different_samples_are_refused(tmp_path: Path) -> None:
     ("kind", "keys", "words"),
     [
         ("csv", {}, "format: csv|sample.shape"),
-        ("tfrecord", {"array": "x"}, "existing.array is for HDF5 and npz"),
+        ("tfrecord", {"array": "x"}, "existing.array is for format=hdf5 or npz"),
         ("npz", {"rows": True}, "existing.rows is for format=npy"),
         ("tfrecord", {"sample_bytes": 3}, "existing.sample_bytes is for format=raw"),
     ],

@@ -14,7 +14,9 @@ from dlio_hpc.batch import container, surrounding_job
 from dlio_hpc.batch.schedulers.scheduler import ENDED
 from dlio_hpc.batch.schedulers.scheduler_table import SCHEDULERS
 from dlio_hpc.config import shipped, site
+from dlio_hpc.config.dataset_keys import EXISTING_FORMATS
 from dlio_hpc.core import environment
+from dlio_hpc.dataset import file_scans
 from dlio_hpc.records import job_outcome
 from dlio_hpc.results import metrics
 
@@ -33,10 +35,12 @@ _PARTIAL = {
     ("reports/advice.py", "pytorch tensorflow"): "loaders with a name of their own",
     ("programs/characterize/candidates.py", "bytes"): "a chunk that is given by its size",
     ("programs/files/library_marks.py", "hdf5 npz tfrecord"): "formats with a header",
+    ("dataset/file_scans.py", "hdf5 jpeg npy npz parquet png raw tar tfrecord zarr"): "formats of existing files",
     ("dataset/inflate.py", "gzip zlib"): "compressions of whole files",
     ("core/formats/packed_records.py", "gzip zlib"): "compressions of whole files",
     ("core/formats/zarr/codecs.py", "gzip zlib"): "compressions by deflate",
     ("core/formats/zarr/codecs.py", "blosc gzip none zlib zstd"): "compressions of Zarr",
+    ("dataset/stored_parts.py", "zarr"): "formats whose parts depend on the dataset",
     ("dataset/zarr_store.py", "blosc gzip none zlib zstd"): "compressions of version 2 of Zarr",
     ("dataset/zarr_store.py", "blosc gzip zstd"): "compressions of version 3 of Zarr",
     ("config/dlio_benchmark/dataset.py", "jpeg png"): "images",
@@ -127,6 +131,7 @@ def test_every_table_has_an_entry_for_every_value_of_its_literal() -> None:
 
 def test_tables_that_leave_values_out_are_never_asked_for_those() -> None:
     assert frozenset(job_outcome._ENDED) == ENDED
+    assert set(file_scans._SCANS) == set(EXISTING_FORMATS)
     for unit in typing.get_args(metrics.Unit):
         assert metrics.format_value(0.5, unit)
 

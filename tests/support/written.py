@@ -8,7 +8,9 @@ from dlio_hpc.core.formats.format_table import FORMATS
 
 
 def write(path: str | Path, dataset: Dataset, number: int) -> None:
-    """Write file `number` of a dataset to a path."""
+    """Write file `number` of a dataset to a path. A file of a store is in a folder of its own."""
+    if dataset.facts.is_store:
+        Path(path).parent.mkdir(exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         FORMATS[dataset.format].write(descriptor, dataset, number)

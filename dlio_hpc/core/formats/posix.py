@@ -5,7 +5,6 @@ loader.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from dlio_hpc.config.format_facts import FORMATS
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.files import MOST_VIEWS, OpenFiles, ReadRequests
@@ -95,9 +94,7 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
         per_sample = sum(-(-part // size) for part in dataset.arrays or (dataset.largest,))
         in_flight = keys.queue_depth or keys.batch_size * per_sample
         return RingFiles(paths, size, keys.direct, in_flight)
-    is_one_request = (
-        dataset.samples_per_file == 1 and dataset.arrays is None and not FORMATS[dataset.format].splits_samples
-    )
+    is_one_request = dataset.samples_per_file == 1 and dataset.arrays is None and not dataset.facts.splits_samples
     return OpenFiles(paths, size, keys.direct, once=is_one_request or keys.reopen)
 
 

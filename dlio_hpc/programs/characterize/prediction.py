@@ -55,23 +55,23 @@ def of_epoch(workload: Workload, ranks: int, rank: int, epoch: int, most: int) -
 def _of_samples(workload: Workload, samples: Integers) -> RequestColumns:
     dataset, reader = workload.dataset, workload.reader
     file, within = np.divmod(samples, dataset.samples_per_file)
-    if reader_keys.by_streams(dataset, reader) or (dataset.format == "csv" and reader.mode == "framework"):
+    if reader_keys.by_streams(dataset, reader) or (dataset.facts.holds_text and reader.mode == "framework"):
         return _of_streams(workload, file, within)
-    if reader.mode == "framework" and dataset.format in ("npz", "raw"):
+    if reader.mode == "framework" and dataset.facts.loads_whole and not dataset.facts.chooses_requests:
         return _of_files(workload, file)
     if dataset.is_chunked:
         return _of_chunks(workload, file, within)
     size = dataset.sample_bytes
-    if dataset.format == "hdf5" and reader.transfer_size is not None and reader.transfer_size > size:
+    if dataset.facts.holds_chunks and reader.transfer_size is not None and reader.transfer_size > size:
         return _of_slabs(file, within * size, size, reader.transfer_size)
-    if dataset.format == "hdf5" and reader.mode == "framework":
+    if dataset.facts.holds_chunks and reader.mode == "framework":
         arrays = dataset.arrays or (size,)
         ends = np.cumsum(np.array(arrays, np.int64) * dataset.samples_per_file)
         pieces = _of_arrays(workload, file, within, arrays)
         opened = np.repeat(np.arange(len(file)), len(arrays)) if reader.reopen else pieces.file
         return _through_sieve(pieces, ends, opened)
     most = workload.request_size
-    if dataset.format == "tfrecord" and reader.verifies:  # whole records are read, with their checksums
+    if dataset.facts.holds_records and reader.verifies:  # whole records are read, with their checksums
         size, most = size + TFRECORD_FRAME, None
     return _cut(*_of_arrays(workload, file, within, dataset.arrays or (size,)), most)
 
@@ -141,7 +141,7 @@ def _of_files(workload: Workload, file: Integers) -> RequestColumns:
     """Return the requests of a reader that loads a whole file whenever the next sample is in another file."""
     loaded = file[np.concatenate(([True], np.diff(file) != 0))[: len(file)]]
     size = workload.dataset.samples_per_file * workload.dataset.sample_bytes
-    most = workload.reader.transfer_size if workload.dataset.format == "raw" else None
+    most = workload.reader.transfer_size if workload.dataset.facts.holds_bytes else None
     return _cut(loaded, np.zeros(len(loaded), np.int64), np.full(len(loaded), size), most)
 
 
@@ -150,8 +150,8 @@ def _of_streams(workload: Workload, file: Integers, within: Integers) -> Request
     the first of its samples is needed.
     """
     dataset = workload.dataset
-    block = workload.reader.transfer_size or (PANDAS_BUFFER if dataset.format == "csv" else TENSORFLOW_BUFFER)
-    record = dataset.sample_bytes + (TFRECORD_FRAME if dataset.format == "tfrecord" else 0)
+    block = workload.reader.transfer_size or (PANDAS_BUFFER if dataset.facts.holds_text else TENSORFLOW_BUFFER)
+    record = dataset.sample_bytes + (TFRECORD_FRAME if dataset.facts.holds_records else 0)
     end = dataset.samples_per_file * record
     reached: dict[int, int] = {}
     files: list[int] = []
