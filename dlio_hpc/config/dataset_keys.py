@@ -44,6 +44,8 @@ LARGEST_DICTIONARY = 1 << 20
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
+# Bytes that the metadata of a Zarr array have at most, as dlio-hpc writes them.
+_ZARR_METADATA = 1 << 10
 # Limit on the bytes of a chunk of a Zarr array, which blosc has, and limit on the number of files in a store.
 _LARGEST_ZARR_CHUNK, _MOST_CHUNKS = 2**31 - 2**16, 10**7
 # Formats that hold several arrays, and formats that compress, as messages name them.
@@ -500,11 +502,27 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def framing_bytes(self) -> int:
-        """Bytes of headers and padding in a tar dataset, and about those of the ends of its files."""
+        """Bytes of headers and padding in a tar dataset, and about those of the ends of its files; or bytes of a Zarr
+        dataset besides its samples.
+        """
+        if self.facts.is_store and self.existing is None:
+            return self.files * self._store_bytes - self.size
         if not self.facts.holds_members:
             return 0
         sizes = self.arrays or (self.sample.size,)
         return self.samples * sum(TAR_BLOCK + -size % TAR_BLOCK for size in sizes) + self.files * TAR_RECORD
+
+    @property
+    def _store_bytes(self) -> int:
+        """Bytes of a Zarr store before compression: whole chunks, indexes of shards, and about those of metadata."""
+        chunk, shard, array = self.chunk_shape or (), self.zarr_keys.shard, self.array_shape
+        chunks = math.prod(-(-whole // part) for whole, part in zip(array, chunk, strict=False))
+        size = chunks * math.prod(chunk) * self.sample.item_bytes + _ZARR_METADATA
+        if shard is None:
+            return size
+        entries = math.prod(whole // part for whole, part in zip(shard, chunk, strict=False))
+        shards = math.prod(-(-whole // part) for whole, part in zip(array, shard, strict=False))
+        return size + shards * (16 * entries + 4)
 
     @property
     def is_stored(self) -> bool:
@@ -795,11 +813,11 @@ def _check_chunk(dataset: Dataset) -> None:
             "counts samples",
         ),
         (
-            math.prod(chunk) * item_bytes >= _LARGEST_CHUNK and dataset.format == "hdf5",
+            math.prod(chunk) * item_bytes >= _LARGEST_CHUNK and not dataset.facts.is_store,
             "chunk: HDF5 requires chunks smaller than 4 GiB",
         ),
         (
-            math.prod(chunk) * item_bytes >= _LARGEST_ZARR_CHUNK and dataset.format == "zarr",
+            math.prod(chunk) * item_bytes >= _LARGEST_ZARR_CHUNK and dataset.facts.is_store,
             "chunk: chunks of Zarr must be smaller than 2 GiB; set a smaller chunk",
         ),
     )
