@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
-from dlio_hpc.dataset import array_scans, chunk_grid, zarr_metadata
+from dlio_hpc.dataset import array_scans, zarr_metadata
 from dlio_hpc.dataset.sample_index import Array, ScannedFile
 from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 from dlio_hpc.dataset.zarr_store import GROUP, METADATA
@@ -142,17 +142,3 @@ def scan(path: str) -> ScannedFile:
 def _compression(metadata: ZarrMetadata) -> str:
     """Return the compression of the chunks, a value of the key dataset.compression."""
     return next((name for name in metadata.compressors if name in zarr_metadata.COMPRESSORS), "none")
-
-
-def chunk_files(path: str, within: int, most: int) -> list[str]:
-    """Return the paths of at most `most` files of chunks that hold a part of a sample. They may be missing. path: path
-    of the metadata of the array. within: index of the sample. Return no paths if the metadata cannot be read, which
-    reading the sample reports.
-    """
-    try:
-        metadata = zarr_metadata.read(path)
-    except (OSError, zarr_metadata.UnreadableMetadata):
-        return []
-    region = [(within, within + 1), *((0, extent) for extent in metadata.shape[1:])]
-    overlaps = itertools.islice(chunk_grid.overlaps(region, metadata.stored), most)
-    return [os.path.join(os.path.dirname(path), metadata.name(overlap.at)) for overlap in overlaps]

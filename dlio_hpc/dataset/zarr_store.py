@@ -20,6 +20,8 @@ BLOSC_LEVEL, BLOSC_CODEC = 5, "lz4"
 _ZSTD_LEVEL = 0
 # Separator of the numbers in the name of a file. With a dot, all files of a store are in one folder.
 _SEPARATOR = "."
+# Largest number of digits of a number in the name of a file.
+_MOST_DIGITS = 20
 
 
 class PartNames(Sequence[str]):
@@ -59,12 +61,19 @@ class PartNames(Sequence[str]):
         """Return the number of the file with a name. Raise ValueError if there is none."""
         if value == self._metadata:
             return 0
-        number, texts = 0, value.removeprefix(self._prefix).split(_SEPARATOR)
-        if len(texts) == len(self._grid) and all(text.isdecimal() and len(text) < 20 for text in texts):
-            for text, extent in zip(texts, self._grid, strict=True):
-                number = number * extent + min(int(text), extent - 1)
-        if not number + 1 < self._total or self[number + 1] != value:
+        texts = value.removeprefix(self._prefix).split(_SEPARATOR)
+        if len(texts) != len(self._grid) or not all(text.isdecimal() and len(text) < _MOST_DIGITS for text in texts):
             raise ValueError(value)
+        at = tuple(min(int(text), extent - 1) for text, extent in zip(texts, self._grid, strict=True))
+        if self[self.part(at)] != value:
+            raise ValueError(value)
+        return self.part(at)
+
+    def part(self, at: Shape) -> int:
+        """Return the number of the file with a chunk or shard. at: its place in the grid."""
+        number = 0
+        for place, extent in zip(at, self._grid, strict=True):
+            number = number * extent + place
         return number + 1
 
 

@@ -27,7 +27,7 @@ RANKS = 2
 _CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
 _ARRAYS = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
 _SHARDS = ("dataset.format=tar", "reader.mode=framework", "reader.shuffle.samples=false")
-_ZARR = ("dataset.format=zarr", "dataset.chunk=[2, 40, 33]", "dataset.random_bits=4")
+_ZARR = ("dataset.format=zarr", "dataset.chunk=[2, 20, 33]", "dataset.random_bits=4")
 _COLUMNS = (
     "dataset.format=parquet", "dataset.sample=null", "dataset.row_group=4", "reader.columns=[x1]",
     "dataset.columns=[{dtype: float32, size: 900}, {dtype: float64, size: 3000}]",
@@ -94,9 +94,9 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
         (*_ZARR, "dataset.compression=zstd", "reader.transfer_size=1000"),
         (*_ZARR, "dataset.compression=blosc", "reader.loader=pytorch"),
         (*_ZARR, "dataset.zarr={version: 2}", "dataset.compression=gzip", "reader.mode=framework"),
-        (*_ZARR, "dataset.zarr={shard: [4, 80, 66]}"),
-        (*_ZARR, "dataset.zarr={shard: [4, 80, 66]}", "reader.mode=framework", "dataset.compression=zstd"),
-        (*_ZARR, "dataset.zarr={shard: [4, 80, 66]}", "reader.mode=framework", "reader.loader=pytorch"),
+        (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}"),
+        (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}", "reader.mode=framework", "dataset.compression=zstd"),
+        (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}", "reader.mode=framework", "reader.loader=pytorch"),
         (*_ZARR, "reader.mode=framework", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
     ],
     ids=" ".join,
