@@ -26,6 +26,7 @@ _SIZES = {
     "candle": "10MiB",
     "imagenet": "32MiB",
     "webdataset_laion": "64MiB",
+    "era5_zarr": "64MiB",
 }
 _SHORT: dict[str, tuple[str, ...]] = {
     "climate": ("train.steps=4",),

@@ -1,11 +1,10 @@
 """The `posix` mode for Zarr: whole files of chunks, and chunks of shards at their offsets, with preadv(2)."""
 
-import contextlib
+import functools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from dlio_hpc.core.formats.zarr.expected_array import ExpectedArrays
 from dlio_hpc.core.formats.zarr.kept_stores import KeptStores
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset import chunk_grid, zarr_metadata
-from dlio_hpc.dataset.chunk_grid import Overlap
+from dlio_hpc.dataset.chunk_grid import Overlap, Shape
 from dlio_hpc.dataset.sample_layout import Place, Places
 from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 from dlio_hpc.dataset.zarr_store import METADATA
@@ -34,16 +33,43 @@ Values = npt.NDArray[Any]
 _INDEX_BYTES = 64 << 20
 
 
+class _Piece(NamedTuple):
+    """Part of a sample in a file of chunks. suffix: end of the file's name, after the number of the file on the first
+    axis. inside, outside: location of the part in the file, and in the sample, without the first axis.
+    """
+
+    suffix: str
+    inside: tuple[slice, ...]
+    outside: tuple[slice, ...]
+
+
+@functools.lru_cache(16)
+def _pieces(shape: Shape, stored: Shape, separator: str) -> list[_Piece]:
+    """Return the parts of a sample of a shape in files that hold parts of the shape `stored`."""
+    return [
+        _Piece("".join(f"{separator}{place}" for place in overlap.at), overlap.inside, overlap.outside)
+        for overlap in chunk_grid.overlaps([(0, extent) for extent in shape], stored)
+    ]
+
+
 class _Store:
-    """A store whose metadata are read. folder: its path, which ends with a slash."""
+    """A store whose metadata are read. prefix: beginning of the paths of its files of chunks. pieces: parts of each
+    sample. least, most: bytes that a file with a chunk may have. is_plain: whether the bytes of a file are the values.
+    shares_chunks: whether a chunk holds several samples, so that the next sample needs it again.
+    """
 
     def __init__(self, folder: str, metadata: ZarrMetadata) -> None:
-        self.folder = folder
         self.metadata = metadata
-        self.rest = [(0, extent) for extent in metadata.shape[1:]]
+        self.prefix = f"{folder}/{metadata.prefix}"
+        self.pieces = _pieces(metadata.shape[1:], metadata.stored[1:], metadata.separator)
+        self.least, self.most = 1 if metadata.compressors else metadata.chunk_bytes, codecs.largest(metadata)
         self.is_plain = not metadata.compressors and metadata.stored_dtype == metadata.dtype
-        # Only chunks with several samples are needed again by the next sample.
         self.shares_chunks = metadata.chunk[0] > 1
+
+    def can_receive(self, target: Values) -> bool:
+        """Return whether a chunk can be read directly into `target`, a part of a sample."""
+        shape = self.metadata.chunk
+        return self.is_plain and shape[0] == 1 and target.shape == shape[1:] and bool(target.flags.c_contiguous)
 
 
 class StoreReader:
@@ -54,7 +80,7 @@ class StoreReader:
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         dataset = workload.dataset
-        self._dtype, self._shape = dataset.sample.array_dtype, (1, *dataset.sample.array_shape)
+        self._dtype, self._shape = dataset.sample.array_dtype, dataset.sample.array_shape
         self._has_gaps = dataset.existing is not None
         self._transfer_size = workload.request_size or dataset.largest
         self._folders = folders.of(dataset, paths)
@@ -77,14 +103,14 @@ class StoreReader:
     def _opened(self, number: int, tally: Tally) -> _Store:
         folder = self._folders(number)
         path = zarr_metadata.find(folder) or os.path.join(folder, METADATA[3])
-        with _opened(path, tally) as (file, size):
+        with _Opened(path, tally) as (file, size):
             try:
                 zarr_metadata.check_size(size)
             except zarr_metadata.UnreadableMetadata as reason:
                 raise damaged(path, reason) from reason
             content = bytearray(size)
             _read_overhead(file, content, 0, tally)
-        return _Store(f"{folder}/", self._expected.parsed(path, bytes(content), number))
+        return _Store(folder, self._expected.parsed(path, bytes(content), number))
 
     def read_alone(self, place: Place, row: Rows) -> None:
         """Read a sample into a row, and count nothing."""
@@ -92,42 +118,48 @@ class StoreReader:
         self._read(self._stores.get(place.file, tally), place, row, tally)
 
     def _read(self, store: _Store, place: Place, row: Rows, tally: Tally) -> None:
-        metadata, target = store.metadata, row.view(self._dtype).reshape(self._shape)
-        region = [(place.within, place.within + 1), *store.rest]
-        read = self._read_chunk if metadata.shards is None else self._read_shard
-        for overlap in chunk_grid.overlaps(region, metadata.stored):
-            read(store, place.file, overlap, target[overlap.outside], tally)
+        sample = row.view(self._dtype).reshape(self._shape)
+        number, within = divmod(place.within, store.metadata.stored[0])
+        prefix = f"{store.prefix}{number}"
+        read = self._read_chunk if store.metadata.shards is None else self._read_shard
+        for piece in store.pieces:
+            read(store, prefix + piece.suffix, (within, *piece.inside), sample[piece.outside], tally)
 
-    def _read_chunk(self, store: _Store, number: int, overlap: Overlap, target: Values, tally: Tally) -> None:
-        """Read the part of a chunk that a sample needs. target: this part of the sample."""
-        metadata, key = store.metadata, (number, overlap.at)
-        if store.shares_chunks and getattr(self._last, "key", None) == key:
-            target[...] = self._last.chunk[overlap.inside]
+    def _read_chunk(
+        self, store: _Store, path: str, inside: tuple[int | slice, ...], target: Values, tally: Tally
+    ) -> None:
+        """Read a part of the chunk in the file at a path. inside: location of the part. target: receives the part."""
+        if store.shares_chunks and getattr(self._last, "key", None) == path:
+            target[...] = self._last.chunk[inside]
             return
-        path = store.folder + metadata.name(overlap.at)
         try:
-            with _opened(path, tally, self._has_gaps) as (file, size):
-                self._check_size(path, size, metadata)
-                if store.is_plain and target.shape == metadata.chunk and target.flags.c_contiguous:
-                    file.read([target.reshape(-1).view(np.uint8).data], 0, self._transfer_size, tally)
+            with _Opened(path, tally, self._has_gaps) as (file, size):
+                if not store.least <= size <= store.most:
+                    wanted = f"at most {store.most}" if store.least < store.most else store.most
+                    raise damaged(path, f"it has {size} bytes, but a chunk has {wanted}")
+                if store.can_receive(target):
+                    self._fill(file, 0, target.reshape(-1).view(np.uint8), tally)
                     return
-                chunk = self._decoded(file, 0, size, metadata, tally)
+                chunk = self._decoded(file, 0, size, store.metadata, tally)
         except _Missing:
-            target[...] = _fill_value(path, metadata)
+            target[...] = _fill_value(path, store.metadata)
             return
-        target[...] = chunk[overlap.inside]
+        target[...] = chunk[inside]
         if store.shares_chunks:
-            self._last.key, self._last.chunk = key, chunk
+            self._last.key, self._last.chunk = path, chunk
 
-    def _read_shard(self, store: _Store, number: int, overlap: Overlap, target: Values, tally: Tally) -> None:
-        """Read the chunks of a shard that a sample needs. target: the part of the sample that is in the shard."""
-        metadata, path = store.metadata, store.folder + store.metadata.name(overlap.at)
-        region = [(part.start, part.stop) for part in overlap.inside]
+    def _read_shard(
+        self, store: _Store, path: str, inside: tuple[int | slice, ...], target: Values, tally: Tally
+    ) -> None:
+        """Read the chunks of a shard that hold a part of it. Arguments are those of _read_chunk()."""
+        metadata, (within, *rest) = store.metadata, inside
+        assert isinstance(within, int)
+        region = [(within, within + 1), *((part.start, part.stop) for part in rest if isinstance(part, slice))]
         try:
-            with _opened(path, tally, self._has_gaps) as (file, size):
+            with _Opened(path, tally, self._has_gaps) as (file, size):
                 index = self._index(file, size, metadata, tally)
                 for inner in chunk_grid.overlaps(region, metadata.chunk):
-                    self._read_inner(file, index, metadata, inner, target[inner.outside], tally)
+                    self._read_inner(file, index, metadata, inner, target[inner.outside[1:]], tally)
         except _Missing:
             target[...] = _fill_value(path, metadata)
 
@@ -158,7 +190,7 @@ class StoreReader:
         """Read the part of a chunk of a shard that a sample needs. target: this part of the sample."""
         key = (file.path, inner.at)
         if getattr(self._last, "key", None) == key:
-            target[...] = self._last.chunk[inner.inside]
+            target[...] = self._last.chunk[inner.inside][0]
             return
         offset, size = (int(value) for value in index[inner.at])
         if offset == shards.MISSING and size == shards.MISSING:
@@ -167,19 +199,20 @@ class StoreReader:
         if size > codecs.largest(metadata):
             raise damaged(file.path, f"its index says that the chunk at byte {offset} has {size} bytes")
         chunk = self._decoded(file, offset, size, metadata, tally)
-        target[...] = chunk[inner.inside]
+        target[...] = chunk[inner.inside][0]
         if metadata.chunk[0] > 1:
             self._last.key, self._last.chunk = key, chunk
 
-    def _check_size(self, path: str, size: int, metadata: ZarrMetadata) -> None:
-        """Raise InvalidRun if a file cannot hold a chunk because of its size in bytes."""
-        most, least = codecs.largest(metadata), 1 if metadata.compressors else metadata.chunk_bytes
-        if not least <= size <= most:
-            raise damaged(path, f"it has {size} bytes, but a chunk has {f'at most {most}' if least == 1 else least}")
+    def _fill(self, file: OpenFile, offset: int, memory: Rows, tally: Tally) -> None:
+        """Fill `memory` with the bytes of a file from `offset` on."""
+        is_small = len(memory) <= self._transfer_size
+        done = file.ask([memory.data], offset, tally) if is_small else 0
+        if done < len(memory):
+            file.read([memory.data], offset, self._transfer_size, tally, done)
 
     def _decoded(self, file: OpenFile, offset: int, size: int, metadata: ZarrMetadata, tally: Tally) -> Values:
         packed = np.empty(size, np.uint8)
-        file.read([packed.data], offset, self._transfer_size, tally)
+        self._fill(file, offset, packed, tally)
         try:
             return codecs.decode(packed.data, metadata)
         except codecs.DAMAGE as reason:
@@ -190,28 +223,33 @@ class _Missing(Exception):
     """A file of chunks does not exist: its values are the fill value."""
 
 
-@contextlib.contextmanager
-def _opened(path: str, tally: Tally, may_lack: bool = False) -> Iterator[tuple[OpenFile, int]]:
-    """Open a file for reading in a `with` block. Yield it and its size in bytes. Raise _Missing if it does not exist
-    and `may_lack` is set.
+class _Opened:
+    """Context manager of a file that is open for reading in a `with` block. It yields the file and its size in bytes.
+    It raises _Missing if the file does not exist and `may_lack` is set. A generator would take longer.
     """
-    started = now()
-    try:
-        with darshan_fd_gate.opening():
-            file = OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    except FileNotFoundError as fault:
-        if may_lack:
-            raise _Missing from fault
-        raise unopened(path, fault) from fault
-    except OSError as fault:
-        raise unopened(path, fault) from fault
-    tally.open(started)
-    try:
-        yield file, os.fstat(file.descriptor).st_size
-    finally:
+
+    __slots__ = ("_file", "_may_lack", "_path", "_tally")
+
+    def __init__(self, path: str, tally: Tally, may_lack: bool = False) -> None:
+        self._path, self._tally, self._may_lack = path, tally, may_lack
+
+    def __enter__(self) -> tuple[OpenFile, int]:
         started = now()
-        file.close()
-        tally.close(started)
+        try:
+            with darshan_fd_gate.opening():
+                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as fault:
+            if self._may_lack and isinstance(fault, FileNotFoundError):
+                raise _Missing from fault
+            raise unopened(self._path, fault) from fault
+        self._tally.open(started)
+        self._file = OpenFile(self._path, descriptor)
+        return self._file, os.fstat(descriptor).st_size
+
+    def __exit__(self, *_: object) -> None:
+        started = now()
+        self._file.close()
+        self._tally.close(started)
 
 
 def _read_overhead(file: OpenFile, content: bytearray, begin: int, tally: Tally) -> None:
