@@ -16,6 +16,7 @@ from dlio_hpc.config.dataset_keys import LEVEL, Dataset, Sample
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import compressibility
 from dlio_hpc.core.formats.format_table import FORMATS
+from dlio_hpc.dataset import stored_parts
 from tests.bench.table import ROUNDS, compare
 
 _BLOCK, _GOAL = 1 << 20, ">= 0.9"
@@ -30,6 +31,7 @@ _DATASETS = (
     (Dataset("tfrecord", 8, 16, _BYTES), _GOAL),
     (Dataset("tfrecord", 2, 16, _BYTES, compression="gzip", random_bits=4), ">= 0.85"),
     (Dataset("tar", 8, 16, _BYTES), _GOAL),
+    (Dataset("zarr", 8, 16, _BYTES), ">= 0.85"),
     (Dataset("csv", 8, 16, Sample(shape=(100_000,))), ">= 200 MB/s"),
 )
 
@@ -41,7 +43,7 @@ def bench(folder: Path, rounds: int = ROUNDS) -> None:
         here = folder / f"generated-{dataset.format}-{dataset.compression}"
         here.mkdir()
         _generate(here, dataset)
-        sizes = [_path(here, number).stat().st_size for number in range(dataset.files)]
+        sizes = [_path(here, number).stat().st_size for number in range(stored_parts.total(dataset))]
         is_packed, packed = dataset.is_packed, f" {dataset.compression}" if dataset.is_packed else ""
         compare(
             f"generate {dataset.format}{packed} / {'compress and ' if is_packed else ''}write as many bytes",
@@ -60,7 +62,7 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def _generate(folder: Path, dataset: Dataset) -> None:
-    for number in range(dataset.files):
+    for number in range(stored_parts.total(dataset)):
         descriptor = os.open(_path(folder, number), os.O_RDWR | os.O_CREAT)
         FORMATS[dataset.format].write(descriptor, dataset, number)
         os.fsync(descriptor)

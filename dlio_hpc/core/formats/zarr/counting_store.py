@@ -4,7 +4,6 @@ import functools
 import io
 import os
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 from dlio_hpc.core.dataset_faults import damaged, unopened
@@ -15,9 +14,9 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset import zarr_metadata
 from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 
-# Counters of the batch that the calling thread reads. zarr-python makes requests in threads of its own. asyncio gives
-# these threads the context of the call.
-BATCH: ContextVar[Tally] = ContextVar("BATCH")
+# Counters of the requests for the batch that the calling thread reads, one for each file. zarr-python makes requests in
+# threads of its own. asyncio gives these threads the context of the call, and appending to a list needs no lock.
+BATCH: ContextVar[list[Tally]] = ContextVar("BATCH")
 # Files that may be missing: zarr-python looks for them.
 _MAY_LACK = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
 # Errors for a file that does not exist, as LocalStore has them.
@@ -31,7 +30,7 @@ class ChunkLimits:
 
     def __init__(self, metadata: ZarrMetadata) -> None:
         self._metadata = metadata
-        self._largest = largest_file(metadata)
+        self._largest, self._most = largest_file(metadata), codecs.largest(metadata)
         self._codec = metadata.compressors[-1] if metadata.compressors else ""
 
     def check_size(self, path: str, size: int) -> None:
@@ -60,7 +59,7 @@ class ChunkLimits:
 
     def _check_chunk(self, path: str, data: memoryview, at: int) -> None:
         try:
-            codecs.check_claims(data, self._codec, codecs.largest(self._metadata))
+            codecs.check_claims(data, self._codec, self._most)
         except codecs.DAMAGE as reason:
             raise damaged(path, f"the chunk at byte {at}: {reason}") from reason
 
@@ -87,9 +86,10 @@ class StoreFiles:
         self.limits: ChunkLimits | None = None
         self.contents: dict[str, bytes] = {}
 
-    def get(self, key: str, byte_range: Any, tally: Tally) -> bytes | None:
-        """Return bytes of a file; None if it does not exist. tally: counts the requests."""
-        path = str(Path(self._folder) / key)
+    def get(self, key: str, byte_range: Any) -> bytes | None:
+        """Return bytes of a file; None if it does not exist. Count the requests for the batch."""
+        path, tally = f"{self._folder}/{key}", Tally()
+        BATCH.get().append(tally)
         try:
             data = self._read(path, key in _MAY_LACK, byte_range, tally)
         except _ABSENT as fault:
@@ -134,15 +134,10 @@ def _store_class() -> Any:
         async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
             if not self._is_open:
                 await self._open()
-            counted = Tally()
-            try:
-                data = await asyncio.to_thread(self.files.get, key, byte_range, counted)
-            finally:
-                BATCH.get().merge(counted)
-            return _in_buffer(data, prototype)
+            return _in_buffer(await asyncio.to_thread(self.files.get, key, byte_range), prototype)
 
         def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Any:
-            return _in_buffer(self.files.get(key, byte_range, BATCH.get()), prototype)
+            return _in_buffer(self.files.get(key, byte_range), prototype)
 
         async def get_partial_values(self, prototype: Any, key_ranges: Any) -> list[Any]:
             return list(await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges)))

@@ -49,12 +49,12 @@ class ArrayReader:
         darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
-        token = BATCH.set(tally)
-        try:
-            for place, row in zip(places, buffer.rows, strict=False):
-                self._read(self._stores.get(place.file, tally), place, row[: place.size])
-        finally:
-            BATCH.reset(token)
+        of_files: list[Tally] = []
+        BATCH.set(of_files)
+        for place, row in zip(places, buffer.rows, strict=False):
+            self._read(self._stores.get(place.file, tally), place, row[: place.size])
+        for counted in of_files:
+            tally.merge(counted)
 
     def close(self) -> None:
         self._stores.close()
