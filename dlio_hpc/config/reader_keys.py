@@ -158,7 +158,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.interleave is not None:
             return self.interleave
-        return self.read_threads if reads_streams(dataset, self) else 1
+        return self.read_threads if reads_streams(dataset, self) and not deals_files(dataset, self) else 1
 
     @property
     def resizes(self) -> bool:
@@ -262,14 +262,18 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
     """Return whether the loader reads files as streams. With the native loader, the result is the result of
-    reads_streams(). With PyTorch, it is False, because the workers of PyTorch read whole batches at the offsets of the
-    samples. With TensorFlow, it is True only for the files that TensorFlow itself reads.
+    reads_streams(). With PyTorch, it is True only for archives; the workers of PyTorch read other files at the offsets
+    of the samples. With TensorFlow, it is True only for the files that TensorFlow itself reads.
     """
-    return (
-        reader.loader != "pytorch"
-        and reads_streams(dataset, reader)
-        and (reader.loader == "native" or reads_records(dataset, reader))
-    )
+    by_loader = reader.loader == "native" or reads_records(dataset, reader) or deals_files(dataset, reader)
+    return by_loader and reads_streams(dataset, reader)
+
+
+def deals_files(dataset: Dataset, reader: Reader) -> bool:
+    """Return whether the files are dealt to the workers of PyTorch, as with webdataset: a worker reads whole archives,
+    one after the other, and each of its batches is from its archives.
+    """
+    return reader.loader == "pytorch" and dataset.facts.holds_members and reads_streams(dataset, reader)
 
 
 def reads_records(dataset: Dataset, reader: Reader) -> bool:

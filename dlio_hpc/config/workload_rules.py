@@ -11,6 +11,7 @@ from dlio_hpc.config.reader_keys import (
     Reader,
     by_streams,
     can_reopen,
+    deals_files,
     fits_blocks,
     keeps_handles,
     loads_files,
@@ -128,7 +129,13 @@ def check(dataset: Dataset, reader: Reader) -> None:
             "null, or set mode=posix",
         ),
         (
-            by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
+            (reader.interleave or 1) > 1 and deals_files(dataset, reader),
+            "reader.interleave: each worker of PyTorch reads one archive after the other; leave interleave null",
+        ),
+        (
+            by_streams(dataset, reader)
+            and not deals_files(dataset, reader)
+            and reader.read_threads > reader.files_in_turn(dataset),
             "reader.read_threads: each thread reads its own file from start to end, but with reader.interleave="
             f"{reader.interleave}, fewer files than threads are read at a time; raise reader.interleave, or leave it "
             "null",

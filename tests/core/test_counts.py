@@ -98,6 +98,9 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
         (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}", "reader.mode=framework", "dataset.compression=zstd"),
         (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}", "reader.mode=framework", "reader.loader=pytorch"),
         (*_ZARR, "reader.mode=framework", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
+        (*_SHARDS, *_ARRAYS, "reader.loader=pytorch"),
+        (*_SHARDS, "reader.loader=pytorch", "reader.shuffle={files: false, samples: true}", "reader.read_threads=3"),
+        (*_SHARDS, "reader.loader=pytorch", "reader.prefetch=0", "reader.read_threads=1"),
     ],
     ids=" ".join,
 )
@@ -213,6 +216,27 @@ def test_framework_mode_makes_the_requests_of_pyarrow(tmp_path: Path, small: Pat
     assert Counter(requests) == Counter(_requests_of_pyarrow(tmp_path, Path(run.dataset), ["x1"]))
 
 
+@pytest.mark.parametrize("loader", ["native", "pytorch"])
+@pytest.mark.parametrize("buffer", ["", "reader.transfer_size=64KiB"])
+def test_framework_mode_makes_the_requests_of_webdataset(tmp_path: Path, small: Path, loader: str, buffer: str) -> None:
+    """webdataset itself reads the same shards, each once in an epoch."""
+    pytest.importorskip("webdataset")
+    keys = (*_SHARDS, *_ARRAYS, *filter(None, [buffer]), "train.epochs=1", "reader.read_threads=1")
+    run, summary = measured(tmp_path, small, *keys, f"reader.loader={loader}")
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    size = run.workload.reader.transfer_size
+    program = f"""\
+import sys
+import webdataset
+files = [open(path, "rb", {-1 if size is None else int(size)}) for path in sys.argv[1:]]
+streams = [dict(url=file.name, stream=file) for file in files]
+print(sum(1 for _ in webdataset.tariterators.group_by_keys(webdataset.tariterators.tar_file_expander(streams))))
+"""
+    bare, printed = _requests_of(tmp_path, program, sorted(map(str, Path(run.dataset).glob("*.tar"))))
+    assert int(printed) == summary.samples == run.workload.dataset.samples
+    assert Counter(size for size in requests if size) == Counter(bare)
+
+
 _CHOICES = ("null", "[id, name]", "[box]", "[box.corners, größe]", "[tokens.list.element]")
 
 
@@ -256,9 +280,16 @@ for path in sys.argv[1:]:
     for group in range(file.num_row_groups):
         file.read_row_group(group, columns={columns!r})
 """
-    files = sorted(map(str, dataset.glob("*.parquet")))
+    return _requests_of(folder, program, sorted(map(str, dataset.glob("*.parquet"))))[0]
+
+
+def _requests_of(folder: Path, program: str, files: list[str]) -> tuple[list[int], str]:
+    """Return the bytes of each read of these files by a Python program, and what it prints. Reads that return nothing
+    are left out.
+    """
     tracer = ["strace", "-ff", "-y", "-e", "trace=read,pread64", "-o", str(folder / "bare")]
-    subprocess.run([*tracer, sys.executable, "-c", program, *files], check=True)
+    command = [*tracer, sys.executable, "-c", program, *files]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     texts = [trace.read_text(errors="replace") for trace in folder.glob("bare.*")]
     reads = re.findall(r"<(/[^>]*)>.* = (\d+)$", "\n".join(texts), re.MULTILINE)
-    return [int(count) for path, count in reads if path in files and int(count)]
+    return [int(count) for path, count in reads if path in files and int(count)], printed

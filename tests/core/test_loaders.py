@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.base.units import Seconds, Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.config.format_facts import FORMATS
-from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.reader_keys import Reader, Shuffle, deals_files
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers, content
 from dlio_hpc.core.clock import now
@@ -155,9 +156,41 @@ def test_each_sample_once_in_the_same_order(
     keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=2, shuffle=shuffle)
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    samples = _epoch(made, tmp_path)
-    assert samples == _expected(made)
+    samples, expected = _epoch(made, tmp_path), _expected(made)
+    if deals_files(dataset, keys):
+        assert [sorted(chain(*rank)) for rank in samples] == [sorted(chain(*rank)) for rank in expected]
+        assert [list(map(len, rank)) for rank in samples] == [list(map(len, rank)) for rank in expected]
+    else:
+        assert samples == expected
     assert sorted(number for rank in samples for batch in rank for number in batch) == list(range(35))
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+@pytest.mark.parametrize(("files", "workers"), [(6, 2), (7, 3), (2, 3), (5, 1)])
+def test_workers_of_pytorch_read_whole_archives(tmp_path: Path, files: int, workers: int, is_shuffled: bool) -> None:
+    """Batches go to the workers in turn. Until a worker has no full batch left, each batch is from its own archives,
+    which it opens once.
+    """
+    dataset = Dataset("tar", files=files, samples_per_file=10, sample=Sample(bytes=Size(1536), stdev=Size(600)))
+    shuffle = Shuffle(files=True, samples=False) if is_shuffled else Shuffle(files=False, samples=True)
+    keys = Reader(loader="pytorch", mode="framework", batch_size=4, read_threads=workers, prefetch=6, shuffle=shuffle)
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    steps = -(-files * 10 // 4)
+    opened = _open(made, tmp_path, steps)
+    order = Order(dataset, keys, 1, ranks=1)
+    batches = [
+        (set(batch.places.file.tolist()), batch.places.sample.tolist(), len(batch.tally.opened))
+        for batch in opened.epoch(order, 0, dataset.samples, steps)
+    ]
+    opened.close()
+    assert sorted(chain(*(samples for _, samples, _ in batches))) == list(range(files * 10))
+    dealt = list(dict.fromkeys(number // 10 for number in order.samples(0, dataset.samples).tolist()))
+    own = [set(dealt[worker::workers]) for worker in range(workers)]
+    full = min(len(part) for part in own) * 10 // 4 * workers
+    assert all(held <= own[at % workers] for at, (held, _, _) in enumerate(batches[:full]))
+    assert sum(opens for _, _, opens in batches[:full]) <= files
+    assert len(batches) == steps
 
 
 @pytest.mark.parametrize("size", [5, 150, 700])

@@ -39,7 +39,7 @@ PROGRAMS: dict[str, Truth] = {
         ("torch",),
         {
             # The arrays for training. An evaluation reads 60 others after each epoch, in order.
-            "dataset.format": "raw",
+            "dataset.format": "npy",
             "dataset.file_access": "multi",
             "dataset.files": 300,
             "dataset.samples_per_file": 1,
@@ -59,8 +59,8 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("torch", "PIL"),
         {
-            # Tar files; neither value of reader.mode reads so. A sample is a photo with its header and label.
-            "dataset.format": "raw",
+            # A sample is a photo with its header and label.
+            "dataset.format": "tar",
             "dataset.file_access": "multi",
             "dataset.files": 10,
             "dataset.samples_per_file": 48,
@@ -81,7 +81,7 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("torch", "PIL"),
         {
-            "dataset.format": "raw",
+            "dataset.format": "jpeg",
             "dataset.file_access": "multi",
             "dataset.files": 440,
             "dataset.samples_per_file": 1,

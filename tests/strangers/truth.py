@@ -41,8 +41,8 @@ PROGRAMS: dict[str, Truth] = {
         ("torch", "PIL"),
         {
             # The tiles for training. The language cannot express the evaluation, for which another worker reads 48
-            # other tiles after each epoch, in order. PNG files are raw files of one sample for the language.
-            "dataset.format": "raw",
+            # other tiles after each epoch, in order.
+            "dataset.format": "png",
             "dataset.file_access": "multi",
             "dataset.files": 320,
             "dataset.samples_per_file": 1,
@@ -190,10 +190,10 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("tensorflow", "PIL"),
         {
-            # JPEG files are raw files of one sample for the language. cache() reads them during the first epoch, and
+            # cache() reads the files during the first epoch, and
             # never again: `memory` reads as many bytes, but before the first step. shuffle() after cache() mixes photos
             # in memory. It holds all of them, so that the first step waits for the last file.
-            "dataset.format": "raw",
+            "dataset.format": "jpeg",
             "dataset.file_access": "multi",
             "dataset.files": 460,
             "dataset.samples_per_file": 1,

@@ -113,21 +113,19 @@ PROGRAMS = {
          **_READ_ALL, **_ONE_THREAD, **_SAVED},
         0.02, training=True,
     ),
-    # No mode of a reader is NumPy's for .npy files, which reads a header and then the array through stdio.
     "npy_map": Program(
         0, ("torch",), "spectra/*.npy",
-        {"dataset.format": "raw", "dataset.file_access": "multi", "dataset.files": 192, "dataset.samples_per_file": 1,
+        {"dataset.format": "npy", "dataset.file_access": "multi", "dataset.files": 192, "dataset.samples_per_file": 1,
          "dataset.sample.bytes": 108 * KIB, "reader.batch_size": 8, "reader.read_threads": 3, "reader.prefetch": 9,
          "reader.shuffle.files": True, "train.epochs": 3, "checkpoint": None, **_PYTORCH, **_READ_ALL},
         0.03, training=True,
     ),
-    # raw is nearest to tar. A workload cannot say that four workers read a file each, and the batches come in turn.
-    # tarfile reads 10 KiB at a time (RECORDSIZE).
-    # Each worker reads ahead two batches, and 32 samples to shuffle.
+    # A workload cannot say that four workers read a file each, and the batches come in turn. tarfile reads 10 KiB at a
+    # time (RECORDSIZE). Each worker reads ahead two batches, and 32 samples to shuffle.
     "torch_iterable": Program(
         0, ("torch",), "shard-*.tar",
-        {"dataset.format": "raw", "dataset.file_access": "multi", "dataset.files": 12, "dataset.samples_per_file": 40,
-         "dataset.sample.bytes": 48 * KIB, "reader.mode": "posix", "reader.transfer_size": 10 * KIB,
+        {"dataset.format": "tar", "dataset.file_access": "multi", "dataset.files": 12, "dataset.samples_per_file": 40,
+         "dataset.sample.bytes": 48 * KIB, "reader.mode": "framework", "reader.transfer_size": 10 * KIB,
          "reader.batch_size": 8, "reader.read_threads": 4, "reader.prefetch": 24, "reader.shuffle.files": True,
          "reader.shuffle.samples": False, "train.epochs": 2, **_PYTORCH, **_READ_ALL, **_SAVED},
         0.02, training=True,
@@ -141,11 +139,11 @@ PROGRAMS = {
          "checkpoint.every_steps": 30},
         0.03, training=True,
     ),
-    # The sizes of samples are those of the files as they were made for the logs. No mode of a reader is PIL's, which
-    # reads a header and then blocks of 64 KiB. The model is saved once, after the last of 60 steps.
+    # The sizes of samples are those of the files as they were made for the logs. The model is saved once, after the
+    # last of 60 steps.
     "jpeg_folder": Program(
         0, ("torch", "PIL"), "images/*/*.jpg",
-        {"dataset.format": "raw", "dataset.file_access": "multi", "dataset.files": 240, "dataset.samples_per_file": 1,
+        {"dataset.format": "jpeg", "dataset.file_access": "multi", "dataset.files": 240, "dataset.samples_per_file": 1,
          "dataset.sample.bytes": 52_130, "dataset.sample.stdev": 19_198, "reader.batch_size": 8,
          "reader.preprocess_time": 0.003, "reader.shuffle.files": True, "train.epochs": 2,
          **_PYTORCH, **_READ_ALL, **_ONE_THREAD, **_SAVED, "checkpoint.every_steps": 60},

@@ -116,9 +116,8 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("torch",),
         {
-            # The language has no tar. A stream of a tar file is a sequential read of a raw file, by requests of 10,240
-            # bytes; neither value of reader.mode reads so. A sample takes 460,288 bytes of the file, with headers.
-            "dataset.format": "raw",
+            # Streams of tar files, by requests of 10,240 bytes. A sample takes 460,288 bytes of a file, with headers.
+            "dataset.format": "tar",
             "dataset.file_access": "multi",
             "dataset.files": 10,
             "dataset.samples_per_file": 12,
@@ -188,9 +187,9 @@ PROGRAMS: dict[str, Truth] = {
         1,
         (),
         {
-            # The language has no npy and no mmap: the samples follow a header of 128 bytes, and page faults read them.
-            # Darshan records the map, but no read of a sample.
-            "dataset.format": "raw",
+            # The samples follow a header of 128 bytes, and page faults read them. Darshan records the map, but no read
+            # of a sample.
+            "dataset.format": "npy",
             "dataset.file_access": "shared",
             "dataset.files": 1,
             "dataset.samples_per_file": 2310,
@@ -233,8 +232,8 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("PIL",),
         {
-            # JPEG files are raw files of one sample for the language. The standard deviation is 8081 bytes.
-            "dataset.format": "raw",
+            # The standard deviation is 8081 bytes.
+            "dataset.format": "jpeg",
             "dataset.file_access": "multi",
             "dataset.files": 351,
             "dataset.samples_per_file": 1,

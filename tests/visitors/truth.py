@@ -166,7 +166,7 @@ PROGRAMS: dict[str, Truth] = {
         {
             # Tar shards of JPEG files and labels; each of two workers reads six shards and makes its own batches. A
             # worker's buffer holds 200 of its 480 samples and is full before the first batch.
-            "dataset.format": "webdataset",
+            "dataset.format": "tar",
             "dataset.files": 12,
             "dataset.samples_per_file": 80,
             "reader.load": "on_demand",
@@ -422,7 +422,7 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("PIL",),
         # Two processes read a JPEG file and write a PNG file, 180 times in all.
-        {"dataset.format": "raw", "dataset.files": 180, "dataset.samples_per_file": 1, "steps": 0, "ranks": 1},
+        {"dataset.format": "jpeg", "dataset.files": 180, "dataset.samples_per_file": 1, "steps": 0, "ranks": 1},
         None,
         False,
     ),
@@ -475,7 +475,7 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("torch", "PIL"),
         {
-            "dataset.format": "raw",
+            "dataset.format": "jpeg",
             "dataset.file_access": "multi",
             "dataset.files": 240,
             "dataset.samples_per_file": 1,

@@ -144,7 +144,7 @@ class _Shard:
         self._through = buffered(self._file, buffer)
         try:
             self._file.seek(begin)
-            self._tar = tarfile.open(fileobj=self._through, mode="r|")  # noqa: SIM115 - it ends with the file
+            self._tar = tarfile.open(fileobj=self._through, mode="r|*")  # noqa: SIM115 - it ends with the file
         except _FAULTS as fault:
             self.close()
             raise _explained(path, fault) from fault

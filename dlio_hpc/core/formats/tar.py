@@ -5,9 +5,9 @@ member, or with `dataset.arrays` several members that follow each other and diff
 Mode `posix` reads each member at its offset, with a request per member, as readers with an index of the shards do. Mode
 `framework` reads like webdataset: open(), and Python's tarfile in its stream mode, from the first member to the last.
 The size of the file's buffer is `transfer_size` or, if that is not set, the size that Python's open() chooses. Samples
-that are shuffled within shards are kept in memory, as in a shuffle buffer of a whole shard. In two cases framework mode
-reads members at their offsets instead: if samples are shuffled across all files, or if the batches of PyTorch or
-TensorFlow are read.
+that are shuffled within shards are kept in memory, as in a shuffle buffer of a whole shard. Each worker of PyTorch
+reads whole shards. In two cases framework mode reads members at their offsets instead: if samples are shuffled across
+all files, or with loader=tensorflow.
 """
 
 from collections.abc import Callable, Iterator

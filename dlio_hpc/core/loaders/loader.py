@@ -8,7 +8,7 @@ import numpy as np
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.dataset.sample_layout import Places, SampleLayout
-from dlio_hpc.dataset.sample_order import Order
+from dlio_hpc.dataset.sample_order import Indices, Order
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,6 +30,17 @@ class Batch(NamedTuple):
     preprocessed: "Sequence[Future[float]]" = ()
 
 
+class SampleOrder(Protocol):
+    """Interface of orders in which the samples of an epoch are read."""
+
+    @property
+    def ascending(self) -> bool:
+        """Whether the samples of a batch are read in ascending order."""
+
+    def samples(self, first: int, last: int) -> Indices:
+        """Return the numbers of the samples at positions `first` to `last` (exclusive)."""
+
+
 class Loader(Protocol):
     """Interface of objects that deliver batches to the training loop."""
 
@@ -44,7 +55,9 @@ class Loader(Protocol):
         """End threads and processes, and cancel reads that have not started."""
 
 
-def in_steps(order: Order, layout: SampleLayout, first: int, last: int, steps: int, size: int) -> Iterator[Places]:
+def in_steps(
+    order: SampleOrder, layout: SampleLayout, first: int, last: int, steps: int, size: int
+) -> Iterator[Places]:
     """Yield the locations of the samples of each step. size: samples per step. Samples are located for many steps in
     one call, which takes little longer than for one step.
     """

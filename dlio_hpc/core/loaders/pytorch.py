@@ -4,11 +4,12 @@ import itertools
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError
+from dlio_hpc.config.reader_keys import deals_files
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import buffers
 from dlio_hpc.core.buffers import Buffer
@@ -17,11 +18,11 @@ from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import pytorch_workers
-from dlio_hpc.core.loaders.loader import Batch, in_steps
+from dlio_hpc.core.loaders.loader import Batch, SampleOrder, in_steps
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.procfs import process_io
 from dlio_hpc.dataset.sample_layout import SampleLayout
-from dlio_hpc.dataset.sample_order import Order
+from dlio_hpc.dataset.sample_order import Indices
 
 
 class PyTorchLoader:
@@ -55,8 +56,11 @@ class PyTorchLoader:
             }
         self._data_loader = partial(DataLoader, self._dataset, collate_fn=_as_it_is, **options)
 
-    def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
+    def epoch(self, order: SampleOrder, first: int, last: int, steps: int) -> Iterator[Batch]:
         size = self._workload.reader.batch_size
+        if deals_files(self._workload.dataset, self._workload.reader):
+            workers = max(1, self._workload.reader.worker_processes)
+            order, first, last = _Dealt.of(order, self._layout, first, last, size, workers), 0, last - first
         requested, expected = itertools.tee(in_steps(order, self._layout, first, last, steps, size))
         sampler = (places.sample.tolist() for places in requested if len(places))
         batches = self._started(sampler)
@@ -84,6 +88,35 @@ class PyTorchLoader:
 
     def close(self) -> None:
         """Do nothing, because the workers end with the iteration."""
+
+
+class _Dealt(NamedTuple):
+    """The order of samples in an epoch in which each worker reads whole files. numbers: numbers of the samples of this
+    rank. ascending: whether the samples of a batch are read in ascending order.
+    """
+
+    numbers: Indices
+    ascending: bool
+
+    def samples(self, first: int, last: int) -> Indices:
+        """Return the numbers of the samples at positions `first` to `last` (exclusive)."""
+        return self.numbers[first:last]
+
+    @classmethod
+    def of(cls, order: SampleOrder, layout: SampleLayout, first: int, last: int, size: int, workers: int) -> "_Dealt":
+        """Deal the files of a rank to its workers, and return the order of their samples. DataLoader gives the batches
+        to the workers in turn. The batches of a worker are from its own files, until a worker has no full batch left.
+        The samples that are left are read file by file. size: samples per batch.
+        """
+        numbers = order.samples(first, last)
+        files = layout.of(numbers).file
+        worker = np.cumsum(np.diff(files, prepend=files[:1]) != 0) % workers
+        counts = np.bincount(worker, minlength=workers)
+        by_worker = np.argsort(worker, kind="stable")
+        within = np.empty(len(numbers), np.int64)
+        within[by_worker] = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+        turns = np.minimum(within // size, counts.min() // size)
+        return cls(numbers[np.lexsort((within, worker, turns))], order.ascending)
 
 
 class _Samples:

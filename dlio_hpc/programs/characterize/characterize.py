@@ -123,16 +123,14 @@ def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:
 
 def _of_shards(made: Derived) -> list[str]:
     """Return a note if the dataset is tar files, whose members a log does not show."""
-    data = file_roles.of(made.roles, "dataset")
-    shards = [file for file in data if file.path.endswith(".tar") and file.bytes_read]
-    if not made.keys or len(shards) <= len(data) / 2:
+    if not made.keys or made.keys["dataset.format"].value != "tar":
         return []
-    request = sum(file.bytes_read for file in shards) // sum(file.reads for file in shards)
+    shards = [file for file in file_roles.of(made.roles, "dataset") if file.reads]
+    request = sum(file.bytes_read for file in shards) // max(sum(file.reads for file in shards), 1)
     return [
-        f"{len(shards):,} of {counted(len(data), 'file')} of the dataset end in .tar and are read in requests of "
-        f"{request:,} bytes on average (tarfile reads 10,240): they look like shards of webdataset. A log does not "
-        "show their members, so the workload reads them as raw files; with the files at hand, dataset.format=tar, "
-        "reader.mode=framework and --existing read them member by member"
+        f"{counted(len(shards), 'tar file')} of the dataset are read in requests of {request:,} bytes on average "
+        "(tarfile reads 10,240). A log does not show their members, so the sizes of samples are assumed. If you have "
+        "the files, --existing reads them member by member"
     ]
 
 

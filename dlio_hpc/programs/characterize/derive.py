@@ -31,6 +31,7 @@ from dlio_hpc.programs.files import (
     file_ends,
     file_formats,
     file_roles,
+    named_formats,
     step_detection,
 )
 from dlio_hpc.programs.files import file_stats as files_of
@@ -122,6 +123,7 @@ def derive(
     made = {**keys, **made}
     if observed is not None:
         made |= other_candidates.judged(made, observed, subject.kind.loads_files)
+    made |= named_formats.fitted(made, subject.kind.form, int(np.median([file.size for file in data])))
     fitting.fit(made)
     made |= _in_lines(made)
     made |= unproven.limited(made, workers)
@@ -169,8 +171,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace, Observe
     core = extents.payload(reads, kind.name.value == "hdf5")
     core = row_groups.without_footers(core) if kind.name.value == "parquet" else core
     parts = extents.stretches(core)
-    in_streams = kind.streams or (kind.name.value == "raw" and access_pattern.is_stream(core))
-    sample = access_pattern.sample(core, parts, in_streams, kind.loads_files)
+    is_tar = kind.form is not None and kind.form.name == "tar" and access_pattern.is_archive_stream(core)
+    in_streams = is_tar or kind.streams or (kind.name.value == "raw" and access_pattern.is_stream(core))
+    sample = access_pattern.sample(core, parts, in_streams, kind.loads_files, is_tar)
     pace = step_detection.pace(steps := step_detection.find(core), sample.bytes)
     size = _sample_size(subject, core, sample, steps)
     per_rank = _passes(subject, core, parts, size.value)

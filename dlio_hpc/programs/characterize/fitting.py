@@ -41,6 +41,8 @@ def _against_interleave(value: Any) -> str | None:
 
 def _transfer(keys: dict[str, DerivedValue], value: Any, withdraw: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
+    if request is None:
+        return
     facts = FORMATS[name]
     chooses = facts.loads_whole or facts.chooses_requests
     library = facts.library if value("reader.mode") == "framework" and chooses else None

@@ -55,14 +55,15 @@ class LogSample(NamedTuple):
     hidden: bool
 
 
-def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> LogSample:
+def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool, is_tar: bool = False) -> LogSample:
     """Estimate the sample size. parts: the stretches (see extents) that the reads form. streams: whether files of this
-    format are read from front to back through a buffer. loads_files: whether a library loads whole files, in requests
+    format are read from front to back through a buffer. is_tar: whether they are tar archives, which are read through
+    two buffers, so that requests have several sizes. loads_files: whether a library loads whole files, in requests
     whose size the library chooses.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
-    if streams and _is_buffered(reads):
+    if streams and (is_tar or _is_buffered(reads)):
         return LogSample(DerivedValue(0, "unknown", "reads through a buffer do not show samples"), 0, False, True)
     if not loads_files and (size := _one_size(reads, parts)) is not None:
         return LogSample(size, 0, False, False)
@@ -104,15 +105,22 @@ def is_stream(reads: Reads) -> bool:
     """Return whether each file is read from front to back in requests of one buffer size. Such requests do not show
     where samples end.
     """
-    if reads.usual not in _BUFFERS | _TAR_BUFFERS or not _is_buffered(reads):
+    return _is_buffered(reads) and is_archive_stream(reads)
+
+
+def is_archive_stream(reads: Reads) -> bool:
+    """Return whether each file is read from front to back, and most requests have one buffer size. tarfile reads
+    through two buffers, so that requests to tar archives have several sizes.
+    """
+    is_long = np.median(reads.sizes[np.unique(reads.file)]) >= _MANY_BLOCKS * reads.usual
+    if reads.usual not in _BUFFERS | _TAR_BUFFERS or not is_long:
         return False
     process = np.zeros(len(reads.rank), np.int64) if reads.process is None else reads.process
     order = np.lexsort((reads.start, reads.file, process, reads.rank))
     file, offset = reads.file[order], reads.offset[order]
     same = file[1:] == file[:-1]
     goes_on = offset[1:] == offset[:-1] + reads.length[order][:-1]
-    is_long = np.median(reads.sizes[np.unique(reads.file)]) >= _MANY_BLOCKS * reads.usual
-    return bool(is_long and same.any() and goes_on[same].mean() >= _NEARLY_ALL)
+    return bool(same.any() and goes_on[same].mean() >= _NEARLY_ALL)
 
 
 def _is_buffered(reads: Reads) -> bool:

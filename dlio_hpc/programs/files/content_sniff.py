@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
+from dlio_hpc.programs.files import named_formats
+from dlio_hpc.programs.files.named_formats import NamedFormat
+
 # Limits of a look: number of files, bytes of the beginning of a file, records of a TFRecord file.
 _FILES, _HEAD, _RECORDS = 4, 64 << 10, 64
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -19,13 +22,15 @@ _LINES = 8
 
 class FileContent(NamedTuple):
     """Format of a file by its content. name: value of `dataset.format`. evidence: what the file shows. sample_bytes:
-    median length of its first records; None if the format does not show records. sizes: evidence of sample_bytes.
+    median length of its first records; None if the format does not show records. sizes: evidence of sample_bytes. form:
+    special format of raw files, such as that of images; None if there is none.
     """
 
     name: str
     evidence: str
     sample_bytes: int | None = None
     sizes: str = ""
+    form: NamedFormat | None = None
 
 
 def look(files: Mapping[str, int]) -> FileContent | None:
@@ -60,12 +65,8 @@ def _look(path: str, least: int) -> FileContent | None:
 
 
 def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent | None:
-    if head.startswith(_HDF5):
-        return FileContent("hdf5", f"the file {path} begins with the signature of HDF5")
-    if head.startswith(_PARQUET):
-        return FileContent("parquet", f"the file {path} begins with the signature of Parquet")
-    if (member := _first_member(head)).endswith(".npy"):
-        return FileContent("npz", f"the file {path} begins with a ZIP archive's member {member}")
+    if (content := _by_signature(path, head)) is not None:
+        return content
     if lengths := _records(descriptor, head, size):
         middle = sorted(lengths)[len(lengths) // 2]
         records = f"the length of the first record of {path}"
@@ -75,6 +76,17 @@ def _of_head(path: str, descriptor: int, head: bytes, size: int) -> FileContent 
     if values := _columns(head, size):
         return FileContent("csv", f"the file {path} begins with lines of text of {values:,} values each")
     return None
+
+
+def _by_signature(path: str, head: bytes) -> FileContent | None:
+    """Return the format of a file whose first bytes are those of a format; None for other files."""
+    for name, title, signature in (("hdf5", "HDF5", _HDF5), ("parquet", "Parquet", _PARQUET)):
+        if head.startswith(signature):
+            return FileContent(name, f"the file {path} begins with the signature of {title}")
+    if (member := _first_member(head)).endswith(".npy"):
+        return FileContent("npz", f"the file {path} begins with a ZIP archive's member {member}")
+    form = named_formats.of_head(path, head)
+    return None if form is None else FileContent("raw", form.evidence, form=form)
 
 
 def _first_member(head: bytes) -> str:

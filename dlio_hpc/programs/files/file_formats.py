@@ -14,9 +14,10 @@ import numpy as np
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.base.units import counted
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue
-from dlio_hpc.programs.files import content_sniff, extents, file_roles, library_marks
+from dlio_hpc.programs.files import content_sniff, extents, file_roles, library_marks, named_formats
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.files.library_marks import Layout, LayoutFit, LibraryMarks
+from dlio_hpc.programs.files.named_formats import NamedFormat
 
 _ENDINGS = {
     ".h#": "hdf5", ".hdf#": "hdf5", ".he#": "hdf5", ".nc": "hdf5", ".nc#": "hdf5", ".npz": "npz", ".csv": "csv",
@@ -37,7 +38,8 @@ class LogFormat(NamedTuple):
     whether each file is one sample, whatever its requests are. index_reads: number of requests that read a node of an
     HDF5 index of chunks. head: some libraries read a file in two requests, a short one and one for the rest; size in
     bytes of the first request, or None if files are read in another way. sample_bytes: size of a sample according to
-    the content of a file; None if it is unknown.
+    the content of a file; None if it is unknown. form: special format of raw files, such as that of images; None if
+    there is none.
     """
 
     name: DerivedValue
@@ -47,6 +49,7 @@ class LogFormat(NamedTuple):
     index_reads: int = 0
     head: int | None = None
     sample_bytes: DerivedValue | None = None
+    form: NamedFormat | None = None
 
     @property
     def is_numpy(self) -> bool:
@@ -66,7 +69,8 @@ def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: 
     content = content_sniff.look({file.path: file.size for file in data}) if reads_content else None
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
     shown = next(os.path.splitext(file.path)[1] for file in data if file_roles.kind(file.path) == ending)
-    by_content = None if content is None else DerivedValue(content.name, "high", content.evidence)
+    is_known = content is not None and content.form is None
+    by_content = DerivedValue(content.name, "high", content.evidence) if content and is_known else None
     by_name = by_content or _named(ending, shown, count, len(data))
     fits = None if requests is None else _fits(data, requests, by_name, ending)
     name = by_name or (_without_trace(data, ending) if fits is None else _by_marks(fits, data, ending))
@@ -76,10 +80,11 @@ def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: 
         name,
         _mode_without_trace(name.value) if fits is None else _mode(fits, name.value, ending in _IMAGES),
         name.value in ("tfrecord", "csv"),
-        content is None and ending in _IMAGES,
+        not is_known and ending in _IMAGES,
         _index_reads(data, requests) if is_hdf5 and requests is not None else 0,
         marks.head if marks is not None and name.value == "raw" and marks.headed > 0.5 else None,
         DerivedValue(content.sample_bytes, "medium", content.sizes) if content and content.sample_bytes else None,
+        content.form if content is not None else named_formats.of_names([file.path for file in data]),
     )
 
 

@@ -10,6 +10,7 @@ from dlio_hpc.darshan.log import Log, LogJob
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.characterize.derive import Derived
 from dlio_hpc.programs.characterize.evidence import DerivedValue
+from dlio_hpc.programs.files import named_formats
 from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.recordings import (
@@ -125,9 +126,17 @@ def _workload(
     if made is None:
         loop = own_loop.of(program.ranks, data)
         against = own_loop.reasons(loop, recorded_checkpoints.models(program))
-        return recorded_values.of_own_loop(program, data, loop) if not against or is_forced else {}, against
+        keys = recorded_values.of_own_loop(program, data, loop) if not against or is_forced else {}
+        return keys | _of_form(keys, data), against
     against = recorded_training.reasons(program, made)
-    return recorded_values.values(program, made, data) if not against or is_forced else {}, against
+    keys = recorded_values.values(program, made, data) if not against or is_forced else {}
+    return keys | _of_form(keys, data), against
+
+
+def _of_form(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:
+    """Return the keys that change if the files have a special format of raw files, such as that of images."""
+    form = None if data.form and not data.is_mapped else named_formats.of_names(list(data.files))
+    return named_formats.fitted(keys, form, data.usual, data.is_mapped) if keys else {}
 
 
 def _notes(

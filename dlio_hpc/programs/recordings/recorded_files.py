@@ -26,13 +26,7 @@ _LIBRARIES = {
 _ENDINGS = {"h5": "hdf5", "hdf5": "hdf5", "npz": "npz", "csv": "csv", "parquet": "parquet", "tfrecord": "tfrecord"}
 # Libraries that read through memory maps, and files that are of no format of a workload, by library or ending.
 _MAPS = ("numpy map", "lmdb map")
-_FOREIGN = {
-    "numpy.load": "NumPy's .npy files",
-    "lmdb map": "an LMDB environment",
-    "tar": "tar archives",
-    "numpy map": "files that are mapped into memory",
-    "npy": "NumPy's .npy files",
-}
+_FOREIGN = {"lmdb map": "an LMDB environment", "numpy map": "files that are mapped into memory"}
 # Number of times that a copy of a dataset is read.
 _AGAIN = 3
 _TEMPORARY = ("/tmp/pymp-", "/tmp/tmp")

@@ -1,0 +1,162 @@
+"""Formats of which files of bytes are special kinds: images, NumPy arrays and tar archives.
+
+Requests for such files are derived as those for raw files. The name or the content of the files then says which format
+they have, and the sizes of samples are converted to this format.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dlio_hpc.base.units import counted
+from dlio_hpc.config.dataset_keys import TAR_BLOCK
+from dlio_hpc.config.format_facts import FORMATS, FormatName
+from dlio_hpc.programs.characterize.evidence import DerivedValue, weaker
+
+Keys = dict[str, DerivedValue]
+# Formats by the endings of names.
+_ENDINGS: dict[str, FormatName] = {".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png", ".npy": "npy", ".tar": "tar"}
+# First bytes of files, and their offset.
+_HEADS: dict[FormatName, tuple[int, bytes]] = {
+    "jpeg": (0, b"\xff\xd8\xff"), "png": (0, b"\x89PNG\r\n\x1a\n"), "npy": (0, b"\x93NUMPY"), "tar": (257, b"ustar"),
+}  # fmt: skip
+# Share of the files that have the ending.
+_MOST = 0.9
+# Bytes of the header of a .npy file of version 1, unless the array has a type of many fields.
+_NPY_HEADER = 128
+# Sizes in bytes of the buffer of a file that Python's open() chooses.
+_OPENED = (4096, 8192)
+# Bytes by which the data of a member of a tar file are padded, on average.
+_TAR_PADDING = TAR_BLOCK // 2
+
+
+class NamedFormat(NamedTuple):
+    """Format of the files of a dataset. name: value of `dataset.format`. evidence: what shows the format."""
+
+    name: FormatName
+    evidence: str
+
+
+def of_names(paths: Sequence[str]) -> NamedFormat | None:
+    """Return the format that the names of nearly all files show; None if they show none of these formats."""
+    endings = Counter(os.path.splitext(path)[1].lower() for path in paths)
+    formats = Counter({name: sum(endings[end] for end in ends) for name, ends in _by_format()})
+    name, count = formats.most_common(1)[0]
+    if not paths or count < _MOST * len(paths):
+        return None
+    shown = " or ".join(end for end, kind in _ENDINGS.items() if kind == name and endings[end])
+    return NamedFormat(name, f"{count:,} of {counted(len(paths), 'file')} end in {shown}")
+
+
+def _by_format() -> Iterable[tuple[FormatName, list[str]]]:
+    for name in _HEADS:
+        yield name, [end for end, kind in _ENDINGS.items() if kind == name]
+
+
+def of_head(path: str, head: bytes) -> NamedFormat | None:
+    """Return the format that the beginning of a file shows; None if it shows none of these formats. head: at least the
+    first 512 bytes, or the whole file.
+    """
+    for name, (offset, magic) in _HEADS.items():
+        if head[offset : offset + len(magic)] == magic:
+            return NamedFormat(name, f"the file {path} begins like a file of {FORMATS[name].title}")
+    return None
+
+
+def fitted(keys: Mapping[str, DerivedValue], form: NamedFormat | None, file_size: int, is_mapped: bool = False) -> Keys:
+    """Return the keys that change if raw files have a special format. The result is empty if they do not, or if the
+    workload could not have the format. keys: derived keys of a workload. file_size: usual size of a file in bytes.
+    is_mapped: whether the program maps the files into memory.
+    """
+    if form is None or keys["dataset.format"].value != "raw" or (is_mapped and not FORMATS[form.name].maps):
+        return {}
+    changed = _FITTING[form.name](keys, file_size)
+    if changed is None:
+        return {}
+    if is_mapped:
+        mapped = DerivedValue(True, "recorded", "the program maps the files")
+        changed |= {"reader.mapped": mapped, "reader.mode": mapped._replace(value="framework")}
+        changed |= _without_request_size(keys, "the kernel")
+    known = keys["dataset.format"]
+    named = DerivedValue(form.name, "recorded" if known.confidence == "recorded" else "high", form.evidence)
+    return {"dataset.format": named} | changed
+
+
+def _of_image(name: FormatName, keys: Mapping[str, DerivedValue]) -> Keys | None:
+    """Return the changed keys of a dataset of images. A file is a sample."""
+    size = keys["dataset.sample.bytes"]
+    if keys["dataset.samples_per_file"].value != 1 or size.value < FORMATS[name].least:
+        return None
+    made = {"reader.mode": _by_library(keys["reader.mode"], "libraries that decode images read whole files")}
+    if "compute.time" in keys and keys["compute.time"].value:
+        time = keys["compute.time"]
+        made["compute.time"] = time._replace(
+            evidence=f"{time.evidence}; may include the time of decoding, which the workload adds"
+        )
+    return made | _without_request_size(keys, "Pillow")
+
+
+def _of_npy(keys: Mapping[str, DerivedValue], file_size: int) -> Keys | None:
+    """Return the changed keys of a dataset of .npy files. numpy.load reads the array of a file. A program that reads
+    rows of a larger array makes requests of its own, after the header.
+    """
+    size, count = keys["dataset.sample.bytes"], keys["dataset.samples_per_file"]
+    header = f"; the header of a .npy file has {_NPY_HEADER} B"
+    if count.value > 1:
+        rows = max(1, (file_size - _NPY_HEADER) // size.value)
+        return {"dataset.samples_per_file": count._replace(value=rows, evidence=count.evidence + header)}
+    mode = {"reader.mode": _by_library(keys["reader.mode"], "numpy.load reads whole arrays")}
+    mode |= _without_request_size(keys, "NumPy")
+    if not _NPY_HEADER < size.value == file_size and "dataset.sample.stdev" not in keys:
+        return mode  # the size is that of the array
+    if size.value <= _NPY_HEADER:
+        return None
+    return mode | {
+        "dataset.sample.bytes": size._replace(value=size.value - _NPY_HEADER, evidence=size.evidence + header)
+    }
+
+
+def _of_tar(keys: Mapping[str, DerivedValue], file_size: int) -> Keys | None:
+    """Return the changed keys of a dataset of tar files. Each sample has one member; the log does not show whether it
+    has more. Archives that are read front to back are read as webdataset does.
+    """
+    count, size = keys["dataset.samples_per_file"], keys["dataset.sample.bytes"]
+    record = file_size // count.value
+    if record <= TAR_BLOCK + _TAR_PADDING:
+        return None
+    evidence = f"; a sample has a header of {TAR_BLOCK} B and padding, and is assumed to be one member"
+    changed = {
+        "dataset.sample.bytes": DerivedValue(
+            record - TAR_BLOCK - _TAR_PADDING, weaker(size.confidence, "medium"), size.evidence + evidence
+        )
+    }
+    if keys["reader.shuffle.samples"].value or keys.get("reader.reopen"):
+        return changed
+    streamed = "archives are read from their beginning to their end"
+    changed["reader.mode"] = DerivedValue("framework", weaker(keys["reader.mode"].confidence, "medium"), streamed)
+    request = keys.get("reader.transfer_size")
+    return changed | (_without_request_size(keys, "open()") if request and request.value in _OPENED else {})
+
+
+def _by_library(mode: DerivedValue, evidence: str) -> DerivedValue:
+    """Return `reader.mode` for files that a library reads. A recorded mode stays as it is."""
+    if mode.confidence == "recorded" or mode.value == "framework":
+        return mode
+    return DerivedValue("framework", "medium", evidence)
+
+
+def _without_request_size(keys: Mapping[str, DerivedValue], library: str) -> Keys:
+    size = keys.get("reader.transfer_size")
+    if size is None or size.value is None:
+        return {}
+    chosen = f"{library} chooses the request size: {size.evidence}"
+    return {"reader.transfer_size": size._replace(value=None, evidence=chosen)}
+
+
+_FITTING: dict[FormatName, Callable[[Mapping[str, DerivedValue], int], Keys | None]] = {
+    "jpeg": lambda keys, _: _of_image("jpeg", keys),
+    "png": lambda keys, _: _of_image("png", keys),
+    "npy": _of_npy,
+    "tar": _of_tar,
+}
