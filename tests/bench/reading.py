@@ -53,7 +53,8 @@ def _smaller(dataset: Dataset, factor: int) -> Dataset:
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:
-    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}x{dataset.samples_per_file}"
+    shard = "x".join(map(str, dataset.zarr_keys.shard or ()))
+    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}x{dataset.samples_per_file}-{shard}"
 
 
 def _path(folder: Path, number: int) -> str:

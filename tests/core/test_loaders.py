@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -38,7 +38,8 @@ from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset import dataset_folder, rank_shares, stored_parts
+from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.sample_layout import Places, SampleLayout
 from dlio_hpc.dataset.sample_order import Order
 from tests.support import written
@@ -56,7 +57,7 @@ _LAYOUTS: list[dict[str, Any]] = [
 ]
 _MODES = ("posix", "framework")
 _FORMATS: list[tuple[str, str]] = [
-    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar") for m in ("posix", "framework")
+    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar", "zarr") for m in ("posix", "framework")
 ]
 # Formats with tests of their own.
 _APART = ("raw", "parquet", "jpeg", "png", "null")
@@ -80,13 +81,28 @@ def _path(folder: Path, number: int) -> str:
     return str(folder / str(number))
 
 
+def _paths(folder: Path, dataset: Dataset) -> Callable[[int], str]:
+    """Return the function from the number of a stored file to its path. Files of a store have their own names."""
+    if dataset.facts.is_store:
+        return dataset_folder.paths(StoredDataset(str(folder), dataset, ""))
+    return partial(_path, folder)
+
+
+def _containers(folder: Path, dataset: Dataset) -> Callable[[int], str]:
+    """Return the function from the number of a container to the path that messages have."""
+    if dataset.facts.is_store:
+        return dataset_folder.containers(StoredDataset(str(folder), dataset, ""))
+    return partial(_path, folder)
+
+
 def _open(made: Workload, folder: Path, steps: int) -> Loader:
-    return LOADERS[made.reader.loader](Inputs(made, partial(_path, folder), steps, whole=True))
+    return LOADERS[made.reader.loader](Inputs(made, _paths(folder, made.dataset), steps, whole=True))
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
-    for number in range(dataset.files):
-        written.write(_path(folder, number), dataset, number)
+    path = _paths(folder, dataset)
+    for number in range(stored_parts.total(dataset)):
+        written.write(path(number), dataset, number)
 
 
 def _contents(dataset: Dataset) -> dict[bytes, int]:
@@ -197,7 +213,8 @@ def test_workers_of_pytorch_read_whole_archives(tmp_path: Path, files: int, work
 @pytest.mark.parametrize(("kind", "mode"), [*_FORMATS, ("raw", "posix")])
 @pytest.mark.parametrize("loader", [*LOADERS, "memory"])
 def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: Any, mode: Any, size: int) -> None:
-    sample = Sample(shape=(9, 11), dtype="float32") if kind == "csv" else Sample(bytes=Size(400), stdev=Size(120))
+    has_one_size = kind in {"csv", "zarr"}
+    sample = Sample(shape=(9, 11), dtype="float32") if has_one_size else Sample(bytes=Size(400), stdev=Size(120))
     dataset = Dataset(kind, files=3, samples_per_file=4, sample=sample)
     made = Workload(
         "w", dataset, reader=Reader(loader="native" if loader == "memory" else loader, mode=mode, batch_size=3)
@@ -579,14 +596,15 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
     dataset = Dataset(kind, 5, 7, Sample(shape=(9, 11), dtype="float32"))
     made = Workload("w", dataset, reader=Reader(loader=loader, mode=mode, batch_size=4))
     _write(tmp_path, dataset)
-    verification = Verification(made, partial(_path, tmp_path))
-    whole = Path(_path(tmp_path, 2)).read_bytes()
+    verification = Verification(made, _containers(tmp_path, dataset))
+    file = Path(_containers(tmp_path, dataset)(2))
+    whole = file.read_bytes()
     for damaged in (None, whole[: len(whole) // 2], bytes(reversed(whole))):
-        Path(_path(tmp_path, 2)).unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
         if damaged is not None:
-            Path(_path(tmp_path, 2)).write_bytes(damaged)
+            file.write_bytes(damaged)
         opened = _open(made, tmp_path, 9)
-        with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, but sample 14|. records where"):
+        with pytest.raises(InvalidRun, match=f"{tmp_path}/0*2|no more records, but sample 14|. records where"):
             _epoch_verified(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9))
         opened.close()
 
