@@ -237,6 +237,19 @@ print(sum(1 for _ in webdataset.tariterators.group_by_keys(webdataset.tariterato
     assert Counter(size for size in requests if size) == Counter(bare)
 
 
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize("loader", ["native", "pytorch"])
+@pytest.mark.parametrize("glob", ["a.zarr/temperature", "?.zarr"])
+def test_requests_of_existing_stores_are_counted(
+    tmp_path: Path, small: Path, mode: str, loader: str, glob: str
+) -> None:
+    """Chunks that are missing are opened in vain. strace does not list such an open, and the run does not count it."""
+    pytest.importorskip("zarr")
+    existing.zarr_stores(tmp_path / "data", glob == "?.zarr")
+    keys = ("dataset.format=zarr", f"dataset.existing='{glob}'", f"reader.mode={mode}", f"reader.loader={loader}")
+    _check_counts(tmp_path, small, keys)
+
+
 _CHOICES = ("null", "[id, name]", "[box]", "[box.corners, größe]", "[tokens.list.element]")
 
 

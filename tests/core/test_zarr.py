@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import struct
+import zlib
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -225,6 +227,23 @@ def test_chunks_that_claim_to_be_huge_are_named(tmp_path: Path, mode: str, versi
         text = _refused(tmp_path, (made, mode))
         assert str(path) in text
         assert str((1 << 20) if bomb is small else 1 << 50) in text
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_a_chunk_of_many_zeros_takes_no_memory(tmp_path: Path, mode: str) -> None:
+    """A gzip file of 1 MiB holds 1 GiB of zeros."""
+    made = stores.dataset((1, 800, 700), compression="gzip", sample=Sample(shape=(800, 700), dtype="int16"))
+    stores.write(tmp_path, made)
+    path = tmp_path / "00000001.zarr/c.0.0.0"
+    deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
+    path.write_bytes(b"".join(deflate.compress(bytes(1 << 20)) for _ in range(1024)) + deflate.flush())
+    assert path.stat().st_size < codecs.largest(metadata_of(made))
+    reader = stores.opened(tmp_path, made, mode)
+    stores.read(reader, made, [0])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InvalidRun, match=str(path)):
+        stores.read(reader, made, [PER_FILE])
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
 
 
 @pytest.mark.parametrize("mode", ["posix", "framework"])

@@ -26,8 +26,8 @@ _AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
 _LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:(\d+)<(/[^>]*)>(?:, )?)?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
 _OF_ACCOUNTING = re.compile("O_NONBLOCK|O_PATH")
-# Names of files of samples, and of files in the folders that are stores.
-_SAMPLES = re.compile(r"\d{8}[.]\w+(/[^/]+)?")
+# Names of files of samples, and of files in the folders that are stores, also of existing ones.
+_SAMPLES = re.compile(r"/(\d{8}|[abc])[.]\w+(/[^/]+)*")
 
 # Rows of offset, length, start, end.
 Rows = list[tuple[int, int, float, float]]

@@ -48,18 +48,25 @@ def decode(data: Bytes, metadata: ZarrMetadata) -> "npt.NDArray[Any]":
     return values if metadata.stored_dtype == metadata.dtype else values.astype(metadata.dtype)
 
 
+# Functions that return the bytes before compression that compressed data claim. A gzip file ends with them.
+_CLAIMED: dict[str, Callable[[Bytes], int]] = {
+    "zstd": zstandard.frame_content_size,
+    "gzip": lambda data: int.from_bytes(data[-4:], "little"),
+}
+
+
 def check_claims(data: Bytes, name: str, most: int) -> None:
     """Raise ValueError if compressed data claim to have more than `most` bytes before compression, or more bytes than
-    they have. The libraries of blosc and zstd believe these claims. name: codec.
+    they have. Libraries believe these claims. name: codec.
     """
     if name == "blosc":
         before, after = _blosc_size(data, _BLOSC_BEFORE), _blosc_size(data, _BLOSC_AFTER)
         if before > most or after != len(data):
             raise ValueError(f"its blosc header claims {before} bytes, compressed to {after}; it has {len(data)}")
-    if name == "zstd":
-        size = zstandard.frame_content_size(data)
+    if name in _CLAIMED:
+        size = _CLAIMED[name](data)
         if size > most:
-            raise ValueError(f"its zstd frame claims {size} bytes")
+            raise ValueError(f"its {name} data claim {size} bytes")
 
 
 def _from_zstd(data: Bytes, most: int) -> bytes:
