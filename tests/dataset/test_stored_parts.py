@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from dlio_hpc.base.units import Size
 from dlio_hpc.config.dataset_keys import Dataset, Sample
 from dlio_hpc.dataset import dataset_folder, dataset_space, dataset_tree, stored_parts
 from dlio_hpc.dataset.dataset_folder import StoredDataset
@@ -15,7 +16,7 @@ from dlio_hpc.files import safe_folders
 
 # A container of three files next to the others, and a container with a folder of its own.
 FLAT, IN_FOLDER = Parts((".a", ".b", ".b.c")), Parts((".meta", "0.0", "0.1"), ".store")
-PLAIN = Dataset("raw", 5, 2, Sample(bytes=100))
+PLAIN = Dataset("raw", 5, 2, Sample(bytes=Size(100)))
 
 
 @pytest.fixture(params=[FLAT, IN_FOLDER], ids=["flat", "folders"])

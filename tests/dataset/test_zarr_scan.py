@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numcodecs import Delta
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.config.reader_keys import LoaderName
@@ -172,6 +171,8 @@ def test_links_that_leave_a_group_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_filters_are_left_to_the_library(tmp_path: Path) -> None:
+    from numcodecs import Delta
+
     contents = _made(tmp_path / "data/a.zarr", _values("<i4", 1), zarr_format=2, filters=[Delta(dtype="<i4")])
     _check(tmp_path, contents, mode="framework")
     existing.forget()
