@@ -29,17 +29,11 @@ def located(folder: str, array: str | None) -> str:
     """
     path = zarr_metadata.find(folder)
     is_array = path is not None and _is_array(path)
-    if array is None:
-        if is_array:
-            return str(path)
-        return located(os.path.join(folder, _only(folder, _arrays(folder))), "")
-    if not array:
-        if not is_array:
-            raise ConfigError(f"{folder} is not an array: it has neither {METADATA[2]} nor a {METADATA[3]} of an array")
-        return str(path)
     if is_array:
-        raise ConfigError(f"{folder} is an array itself, and no group; leave dataset.existing.array null")
-    return _inner(folder, array)
+        if array is not None:
+            raise ConfigError(f"{folder} is an array itself, and no group; leave dataset.existing.array null")
+        return str(path)
+    return _inner(folder, _only(folder, _arrays(folder)) if array is None else array)
 
 
 def _inner(folder: str, array: str) -> str:

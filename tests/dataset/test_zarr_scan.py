@@ -170,6 +170,16 @@ def test_links_that_leave_a_group_are_not_followed(tmp_path: Path) -> None:
         _check(tmp_path, contents, array="x")
 
 
+@pytest.mark.parametrize("name", ["../../elsewhere", "/elsewhere", "x/../../../elsewhere"])
+def test_names_in_consolidated_metadata_do_not_leave_a_group(tmp_path: Path, name: str) -> None:
+    zarr.open_group(tmp_path / "data/a.zarr", mode="w", zarr_format=2)
+    contents = _made(tmp_path / "elsewhere", _values("<i8", 1), zarr_format=2)
+    listed = {"metadata": {f"{name}/.zarray": {}}, "zarr_consolidated_format": 1}
+    (tmp_path / "data/a.zarr/.zmetadata").write_text(json.dumps(listed))
+    with pytest.raises(ConfigError, match=r"outside of the store|has no array"):
+        _check(tmp_path, contents)
+
+
 def test_filters_are_left_to_the_library(tmp_path: Path) -> None:
     from numcodecs import Delta
 
