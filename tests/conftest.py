@@ -86,8 +86,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Iterator[N
     fails: it has no test to run.
     """
     yield
-    cache, crashed = session.config.cache, session.config.stash.get(_crashed, [])
-    assert cache
+    cache, crashed = getattr(session.config, "cache", None), session.config.stash.get(_crashed, [])
+    if cache is None:  # -p no:cacheprovider
+        return
     most = int(getattr(session.config.option, "maxworkerrestart", None) or len(crashed))
     if len(crashed) > most or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         cache.set("cache/lastfailed", {})

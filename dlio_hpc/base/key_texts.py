@@ -5,6 +5,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,8 +57,15 @@ def _parts(struct: Any) -> list[str]:
     return re.split(marks, " ".join((struct.__doc__ or "").split()))
 
 
-def _docstrings(owner: Any) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a class itself defines, each with its docstring on one line."""
+@cache
+def _docstrings(owner: Any) -> list[tuple[str, str]]:
+    """Return the fields that a class itself defines, each with its docstring on one line. The source of a class is
+    parsed only once, because that takes some milliseconds.
+    """
+    return list(_parsed(owner))
+
+
+def _parsed(owner: Any) -> Iterator[tuple[str, str]]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(definition, ast.ClassDef)
     for field, text in zip(definition.body, definition.body[1:], strict=False):

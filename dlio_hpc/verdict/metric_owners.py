@@ -65,8 +65,10 @@ def never(group: CriterionGroup, metric: MetricName) -> str:
     it. Return "" if the workload can have the metric, or is not known.
     """
     owners = _OWNERS.get(metric)
+    if owners is None or group.values(metric):
+        return ""
     workload = _workload(group)
-    if owners is None or workload is None or group.values(metric) or owners.has(workload):
+    if workload is None or owners.has(workload):
         return ""
     return f"{workload.name} never has {METRICS[metric].noun} ({metric}); {owners.description}, have it"
 

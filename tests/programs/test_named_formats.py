@@ -95,3 +95,13 @@ def test_members_of_archives_have_headers() -> None:
     in_any_order = _fitted("tar", 40 * 5632, dataset__samples_per_file=40, reader__shuffle__samples=True)
     assert "reader.mode" not in in_any_order
     assert _fitted("tar", 40 * 600, dataset__samples_per_file=40) == {}
+
+
+def test_names_show_the_compression_of_records() -> None:
+    keys = _keys(dataset__format="tfrecord", reader__shuffle__files=True)
+    made = named_formats.compression(keys, ["a.tfrecord.gz"] * 3)
+    assert made["dataset.compression"] == DerivedValue("gzip", "high", "3 of 3 files end in .gz")
+    assert named_formats.compression(keys, ["a.tfrecord.gz", "b.tfrecord"]) == {}
+    mixed = keys | {"reader.shuffle.samples": DerivedValue(True, "medium", "why")}
+    assert named_formats.compression(mixed, ["a.tfrecord.gz"]) == {}, "no workload has it"
+    assert named_formats.compression(_keys(reader__shuffle__files=True), ["a.bin.gz"]) == {}

@@ -203,7 +203,10 @@ class _Shard:
         return stream.read()
 
     def close(self) -> None:
-        self._through.close()
+        try:
+            self._through.close()
+        except OSError as fault:
+            raise unopened(self._path, fault) from fault
 
 
 def _explained(path: str, fault: Exception) -> DlioError:

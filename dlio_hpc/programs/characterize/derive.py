@@ -123,6 +123,7 @@ def derive(
     made = {**keys, **made}
     if observed is not None:
         made |= other_candidates.judged(made, observed, subject.kind.loads_files)
+    made |= named_formats.compression(made, [file.path for file in data])
     made |= named_formats.fitted(made, subject.kind.form, int(np.median([file.size for file in data])))
     fitting.fit(made)
     made |= _in_lines(made)

@@ -54,6 +54,17 @@ def _by_format() -> Iterable[tuple[FormatName, list[str]]]:
         yield name, [end for end, kind in _ENDINGS.items() if kind == name]
 
 
+def compression(keys: Mapping[str, DerivedValue], paths: Sequence[str]) -> Keys:
+    """Return the key `dataset.compression` if the names of nearly all files say that they are compressed as a whole.
+    Otherwise, return an empty dict. keys: derived keys of a workload. paths: paths of the files.
+    """
+    count = sum(path.lower().endswith(".gz") for path in paths)
+    mixes = keys["reader.shuffle.files"].value and keys["reader.shuffle.samples"].value
+    if keys["dataset.format"].value != "tfrecord" or count < _MOST * len(paths) or mixes:
+        return {}
+    return {"dataset.compression": DerivedValue("gzip", "high", f"{count:,} of {len(paths):,} files end in .gz")}
+
+
 def of_head(path: str, head: bytes) -> NamedFormat | None:
     """Return the format that the beginning of a file shows; None if it shows none of these formats. head: at least the
     first 512 bytes, or the whole file.

@@ -33,6 +33,8 @@ _CHECKPOINT = ("checkpoint={files: [200000, 3000], transfer_size: 64 KiB, read_b
 
 _PACKED = ("dataset.format=tfrecord", "dataset.random_bits=4", "reader.shuffle.samples=false")
 
+_IMAGES = ("dataset.samples_per_file=1", "dataset.sample={bytes: 12000}")
+
 DATASETS: dict[str, tuple[str, ...]] = {
     "npz": (),
     "npz gzip": ("dataset.compression=gzip", "dataset.random_bits=4"),
@@ -45,6 +47,9 @@ DATASETS: dict[str, tuple[str, ...]] = {
     "tar": ("dataset.format=tar", "reader.shuffle.samples=false"),
     "zarr": ("dataset.format=zarr", "dataset.chunk=[1, 10, 100]", "dataset.compression=zstd"),
     "zarr shards": ("dataset.format=zarr", "dataset.chunk=[1, 10, 100]", "dataset.zarr={shard: [2, 10, 100]}"),
+    "jpeg": ("dataset.format=jpeg", *_IMAGES),
+    "png": ("dataset.format=png", *_IMAGES),
+    "parquet": ("dataset.format=parquet", "dataset.row_group=2"),
     "raw": ("dataset.format=raw",),
     "csv": ("dataset.format=csv",),
 }
@@ -64,7 +69,11 @@ def _operations() -> Iterator[Operation]:
     yield _operation("read npz from memory", _MEMORY, 1, 0.7)
     yield _operation("read auxiliary files", _SIDES, 1, 0.7)
     yield _operation("read hdf5, 2 ranks", DATASETS["hdf5"], 1, 0.7, 2)
-    for name, mode in (("npz", _FRAMEWORK), ("tfrecord", _FLOOR), ("hdf5", _FRAMEWORK), ("raw", _FLOOR)):
+    yield _operation("read npy mapped", (*DATASETS["npy"], *_FRAMEWORK, "reader.mapped=true"), 1)
+    by_workers = (
+        ("npz", _FRAMEWORK), ("tfrecord", _FLOOR), ("hdf5", _FRAMEWORK), ("raw", _FLOOR), ("tar", _FRAMEWORK),
+    )  # fmt: skip
+    for name, mode in by_workers:
         keys = (*DATASETS[name], *mode, "reader.loader=pytorch")
         yield _operation(f"read {name} pytorch", keys, 1, 0.25)
     for name, mode in (("tfrecord", _FRAMEWORK), ("npz", _FRAMEWORK), ("hdf5", _FLOOR)):
