@@ -39,6 +39,7 @@ _PARTIAL = {
     ("dataset/inflate.py", "gzip zlib"): "compressions of whole files",
     ("core/formats/packed_records.py", "gzip zlib"): "compressions of whole files",
     ("core/formats/zarr/codecs.py", "gzip zlib"): "compressions by deflate",
+    ("core/formats/zarr/codecs.py", "gzip zstd"): "compressions whose data claim their size in one place",
     ("core/formats/zarr/codecs.py", "blosc gzip none zlib zstd"): "compressions of Zarr",
     ("dataset/stored_parts.py", "zarr"): "formats whose parts depend on the dataset",
     ("dataset/zarr_store.py", "blosc gzip none zlib zstd"): "compressions of version 2 of Zarr",
