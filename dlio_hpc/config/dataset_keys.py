@@ -50,11 +50,16 @@ LARGEST_DICTIONARY = 1 << 20
 _LARGEST_PAGE = 2**31 - 2**26
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
+# Bytes that the metadata of a Zarr array have at most, as dlio-hpc writes them.
+_ZARR_METADATA = 1 << 10
+# Limit on the bytes of a chunk of a Zarr array, which blosc has, and limit on the number of files in a store.
+_LARGEST_ZARR_CHUNK, _MOST_CHUNKS = 2**31 - 2**16, 10**7
 # Formats that hold several arrays, and formats that compress, as messages name them.
 _HOLDING_ARRAYS = sorted((name for name, facts in FORMATS.items() if facts.holds_arrays), reverse=True)
 _COMPRESSING = " or ".join(
     f"{name} ({', '.join(facts.compressions[1:])})" for name, facts in FORMATS.items() if facts.compressions[1:]
 )
+_CHUNKED = " and ".join(facts.title for facts in FORMATS.values() if facts.holds_chunks)
 _IMAGES = [name for name, facts in FORMATS.items() if facts.holds_image]
 # What messages ask for, where a pattern would have to be read.
 _NAME, _FILE_NAME = "a name of letters, digits, _ and -", "a name of letters, digits, ., _ and -"
@@ -124,7 +129,9 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """Chunk of an HDF5 dataset, the unit of storage and compression. It is given by either `bytes` or `shape`."""
+    """Chunk of an HDF5 dataset or a Zarr array, the unit of storage and compression. It is given by either `bytes` or
+    `shape`.
+    """
 
     bytes: units.Size | None = None
     """Maximum size of a chunk. The values of a chunk are contiguous in the array. Example: 64 KiB"""
@@ -134,6 +141,21 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if (self.bytes is None) == (self.shape is None):
             raise ValueError("give either bytes or shape")
+
+
+class ZarrKeys(Struct, frozen=True, forbid_unknown_fields=True):
+    """Version of the Zarr format, and shards."""
+
+    version: Literal[2, 3] = 3
+    """Version of the format. 2: .zarray; 3: zarr.json. Example: 2"""
+    shard: tuple[units.Positive, ...] | None = None
+    """Shape of the part of the array that a file holds, a multiple of the shape of a chunk on each axis; null: each
+    file holds one chunk. The first dimension counts samples. Needs version 3. Example: [4, 128, 128]
+    """
+
+    def __post_init__(self) -> None:
+        if self.shard is not None and self.version != 3:
+            raise ValueError(f"shard needs version=3, not {self.version}; set version: 3, or leave shard null")
 
 
 class Column(Struct, frozen=True, forbid_unknown_fields=True):
@@ -250,8 +272,8 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
     matches any number of folders. Example: train/*.tfrecord
     """
     array: str | None = None
-    """Name of the array in each file, for HDF5 and npz; its first axis counts samples. null: the only array of the
-    file. Example: images
+    """Name of the array in each file, for HDF5, npz and Zarr; its first axis counts samples. null: the only array of
+    the file. Example: images
     """
     sample_bytes: units.Size | None = None
     """Size of each sample in raw files that hold several samples; null: each file is one sample. For the format
@@ -328,12 +350,14 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     subfolders each. A number alone, such as 1000, stands for [1000]. Example: [1000]
     """
     chunk: Chunk | None = None
-    """Chunks of HDF5 files; null: contiguous storage. A size alone, such as 64 KiB, stands for {bytes: 64 KiB}.
-    Example: {bytes: 64 KiB}
+    """Chunks of HDF5 files and Zarr stores; null: contiguous storage, and for Zarr a chunk for each sample. A size
+    alone, such as 64 KiB, stands for {bytes: 64 KiB}. Example: {bytes: 64 KiB}
     """
+    zarr: ZarrKeys | None = None
+    """Version of the format of Zarr stores, and their shards; null: version 3 without shards. Example: {version: 2}"""
     compression: Compression = "none"
-    """Compression of the files. gzip is available for HDF5, npz and TFRecord, zlib for TFRecord only, lzf for HDF5
-    only.
+    """Compression of the files. gzip is available for HDF5, npz, TFRecord and Zarr, zlib for TFRecord and version 2 of
+    Zarr, lzf for HDF5, zstd and blosc for Zarr.
     """
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     """Compression level of gzip and zlib; null: 4. Example: 5"""
@@ -444,11 +468,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
-        """Chunk shape of the samples' array in an HDF5 file; None for contiguous storage. Compression needs chunks: if
-        the file is compressed and `chunk` is null, each sample is a chunk.
+        """Chunk shape of the samples' array in an HDF5 file or a Zarr store; None for contiguous storage. Compression
+        needs chunks: if the file is compressed and `chunk` is null, each sample is a chunk. So it is in a Zarr store.
         """
         if self.chunk is None:
-            if self.compression == "none":
+            if self.compression == "none" and not self.facts.is_store:
                 return None
             return _chunk_of(self.array_shape, math.prod(self.sample.array_shape))
         if self.chunk.shape is not None:
@@ -458,6 +482,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_chunked(self) -> bool:
         return self.facts.holds_chunks and self.chunk_shape is not None
+
+    @property
+    def zarr_keys(self) -> ZarrKeys:
+        """Version of the format of Zarr stores, and their shards."""
+        return self.zarr or ZarrKeys()
 
     @property
     def is_packed(self) -> bool:
@@ -506,8 +535,10 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def framing_bytes(self) -> int:
         """Bytes of headers and padding in a tar dataset, and about those of the ends of its files; bytes of the indexes
-        of files of tokens.
+        of files of tokens; or bytes of a Zarr dataset besides its samples.
         """
+        if self.facts.is_store and self.existing is None:
+            return self.files * self._store_bytes - self.size
         if self.facts.holds_tokens:
             return self.files * (TOKEN_INDEX[0] + TOKEN_INDEX[1] * self.documents_per_file)
         if not self.facts.holds_members:
@@ -533,6 +564,18 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         if self.documents is None:
             return self.samples_per_file
         return max(1, self.tokens_per_file // self.documents.tokens)
+
+    @property
+    def _store_bytes(self) -> int:
+        """Bytes of a Zarr store before compression: whole chunks, indexes of shards, and about those of metadata."""
+        chunk, shard, array = self.chunk_shape or (), self.zarr_keys.shard, self.array_shape
+        chunks = math.prod(-(-whole // part) for whole, part in zip(array, chunk, strict=False))
+        size = chunks * math.prod(chunk) * self.sample.item_bytes + _ZARR_METADATA
+        if shard is None:
+            return size
+        entries = math.prod(whole // part for whole, part in zip(shard, chunk, strict=False))
+        shards = math.prod(-(-whole // part) for whole, part in zip(array, shard, strict=False))
+        return size + shards * (16 * entries + 4)
 
     @property
     def is_stored(self) -> bool:
@@ -586,7 +629,11 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             dataset.chunk is not None and not facts.holds_chunks,
-            f"chunk is for HDF5; format={kind} has no chunks; leave chunk null",
+            f"chunk is for {_CHUNKED}; format={kind} has no chunks; leave chunk null",
+        ),
+        (
+            dataset.zarr is not None and not facts.is_store,
+            f"zarr is for format=zarr, not for format={kind}; leave zarr null",
         ),
         (
             compression not in facts.compressions,
@@ -649,6 +696,8 @@ def _check(dataset: Dataset) -> None:
         _check_chunk(dataset)
     if facts.holds_columns and dataset.existing is None:
         _check_columns(dataset)
+    if facts.is_store and dataset.existing is None:
+        _check_store(dataset)
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
@@ -856,7 +905,34 @@ def _check_chunk(dataset: Dataset) -> None:
             "counts samples",
         ),
         (
-            math.prod(chunk) * item_bytes >= _LARGEST_CHUNK,
+            math.prod(chunk) * item_bytes >= _LARGEST_CHUNK and not dataset.facts.is_store,
             "chunk: HDF5 requires chunks smaller than 4 GiB",
+        ),
+        (
+            math.prod(chunk) * item_bytes >= _LARGEST_ZARR_CHUNK and dataset.facts.is_store,
+            "chunk: chunks of Zarr must be smaller than 2 GiB; set a smaller chunk",
+        ),
+    )
+
+
+def _check_store(dataset: Dataset) -> None:
+    """Raise ValueError for keys that a Zarr store cannot have."""
+    if dataset.sample.stdev is not None:
+        raise ValueError("sample.stdev: all samples of format=zarr have one size; leave stdev null")
+    keys, chunk = dataset.zarr_keys, dataset.chunk_shape or ()
+    shard = keys.shard or chunk
+    files = math.prod(-(-whole // part) for whole, part in zip(dataset.array_shape, shard, strict=False))
+    refuse(
+        (
+            dataset.compression == "zlib" and keys.version != 2,
+            "compression=zlib: version 3 of Zarr has gzip instead; set compression=gzip, or zarr.version: 2",
+        ),
+        (
+            len(shard) != len(chunk) or any(whole % part for whole, part in zip(shard, chunk, strict=False)),
+            f"zarr.shard: found {list(shard)}, but a shard must be a multiple of a chunk, {list(chunk)}, on each axis",
+        ),
+        (
+            files > _MOST_CHUNKS,
+            f"chunk: a store would have more than {_MOST_CHUNKS} files; set larger chunks, or zarr.shard",
         ),
     )

@@ -2,8 +2,10 @@
 
 from typing import Literal, NamedTuple
 
-FormatName = Literal["tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "indexed", "null"]
-Compression = Literal["none", "gzip", "zlib", "lzf"]
+FormatName = Literal[
+    "tfrecord", "hdf5", "npz", "npy", "jpeg", "png", "raw", "csv", "parquet", "tar", "indexed", "zarr", "null"
+]  # fmt: skip
+Compression = Literal["none", "gzip", "zlib", "lzf", "zstd", "blosc"]
 # Keys of dataset.existing that tell how samples are stored.
 ExistingKey = Literal["array", "sample_bytes", "rows"]
 
@@ -18,7 +20,8 @@ class FormatFacts(NamedTuple):
     with checksums. holds_columns: whether the values of a sample are in columns and row groups. holds_chunks: whether
     an array can be stored in chunks. holds_members: whether the arrays of a sample are members of an archive, whose
     sizes may vary. holds_tokens: whether a file holds tokens of documents, which an index beside it describes.
-    packs_files: whether a file is compressed as a whole, so that none of its samples can be read alone.
+    is_store: whether a file is a folder with an array, whose chunks are files. packs_files: whether a file is
+    compressed as a whole, so that none of its samples can be read alone.
 
     Sizes. least, most: smallest and largest size of a sample, or of its largest array, in bytes. size_step: number of
     bytes of which random sizes of samples differ from the mean by a multiple. fits_blocks: whether the samples of a
@@ -70,6 +73,7 @@ class FormatFacts(NamedTuple):
     streams: bool = False
     splits_samples: bool = False
     timed_call: str = ""
+    is_store: bool = False
     existing_keys: tuple[ExistingKey, ...] | None = None
     suffixes: tuple[str, ...] = ()
 
@@ -172,6 +176,17 @@ FORMATS: dict[FormatName, FormatFacts] = {
         splits_samples=True,
         existing_keys=("sample_bytes",),
         suffixes=(".bin", ".idx"),
+    ),
+    "zarr": FormatFacts(
+        "Zarr",
+        "zarr-python",
+        holds_chunks=True,
+        is_store=True,
+        compressions=("none", "gzip", "zlib", "zstd", "blosc"),
+        package="zarr",
+        chooses_requests=True,
+        stays_open=True,
+        existing_keys=("array",),
     ),
     "null": FormatFacts("no data", holds_data=False),
 }

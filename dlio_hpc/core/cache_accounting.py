@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.core import client_counters, page_cache
+from dlio_hpc.core import cached_files, client_counters, page_cache
 from dlio_hpc.core.procfs import IO, memory, process_io
-from dlio_hpc.dataset import dataset_folder, sample_index, stored_parts
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.files import filesystem, storage_proofs
 from dlio_hpc.files.filesystem import FileSystem
@@ -120,6 +119,4 @@ def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int
     last = min(last, first + run.steps_per_epoch * run.workload.reader.batch_size)
     places = np.linspace(first, last - 1, max(_FEWEST, _FILES // ranks_on_node)).astype(int)
     samples = [order.samples(place, place + 1)[0] for place in places if first <= place < last]
-    files = sample_index.file_numbers(run.workload.dataset, np.array(samples, np.uint64))
-    stored = stored_parts.of_containers(run.workload.dataset, dict.fromkeys(files.tolist()))
-    return [dataset_folder.file_path(run.stored, number) for number in stored]
+    return cached_files.of_samples(run.stored, samples)

@@ -40,7 +40,7 @@ def versions() -> dict[str, str]:
     import numpy as np
     from mpi4py import MPI
 
-    used = [module for module in ("tensorflow", "keras", "torch", "pandas") if module in sys.modules]
+    used = [module for module in ("tensorflow", "keras", "torch", "pandas", "zarr") if module in sys.modules]
     return {module: str(sys.modules[module].__version__) for module in used} | {
         "dlio_hpc": __version__,
         "python": platform.python_version(),

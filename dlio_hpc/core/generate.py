@@ -198,7 +198,7 @@ def _write_span(folder: int, run: Run, span: Span, progress: Progress, stop: Sto
     """
     layout, size = run.workload.dataset, 0
     recorder = _Recorder(folder, span.first, is_synced_together=_is_synced_together(run))
-    most = max(1, min(_MOST_FILES, _LARGE // layout.bytes_of(layout.samples_per_file)))
+    most = max(1, min(_MOST_FILES, _LARGE // max(1, _file_bytes(layout))))
     made = ""
     for path, first, end in dataset_folder.blocks(layout, *span, most):
         stop.check(
@@ -271,7 +271,15 @@ def _write_small(folder: int, run: Run, numbers: range, contents: Iterable[memor
 
 def _is_large(layout: Dataset) -> bool:
     """Return whether the files are so large that each is synced by itself."""
-    return layout.bytes_of(layout.samples_per_file) >= _LARGE
+    return _file_bytes(layout) >= _LARGE
+
+
+def _file_bytes(layout: Dataset) -> int:
+    """Return the mean bytes of samples in a stored file, before compression. Small parts of large containers do not
+    matter, unless the container is a folder of many files.
+    """
+    parts = stored_parts.of(layout)
+    return layout.bytes_of(layout.samples_per_file) // (parts.number if parts.folder else 1)
 
 
 def _is_synced_together(run: Run) -> bool:

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dlio_hpc.base.units import counted
-from dlio_hpc.core import page_cache
-from dlio_hpc.dataset import dataset_folder, stored_parts
+from dlio_hpc.core import cached_files, page_cache
 from dlio_hpc.dataset.sample_order import Order
 from dlio_hpc.plan.plan import Run
 
@@ -26,8 +25,8 @@ class PageCacheDrop:
     def __call__(self, order: Order, first: int, last: int) -> None:
         steps = self._run.steps_per_epoch
         numbers = page_cache.files_of(self._node, self._run.workload, order, first, last, steps)
-        files = stored_parts.of_containers(self._run.workload.dataset, numbers)
-        written = sum(page_cache.drop(dataset_folder.file_path(self._run.stored, number)) for number in files)
+        files = cached_files.of_containers(self._run.stored, numbers)
+        written = sum(page_cache.drop(path) for path in files)
         if written and not self._is_told:
             self._is_told = True
             print(

@@ -430,11 +430,11 @@ def _cut_short(run: Run, summary: Summary) -> str | None:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in four cases:
-    the dataset is compressed; samples vary in size, and not exactly all of them are read; several ranks request the
-    same data in collective HDF5 reads, which read the data only once; or data are kept in memory from one epoch to the
-    next. Data are kept if files stay open, because the HDF5 library has caches and the reader of Parquet keeps a row
-    group.
+    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in five cases:
+    the dataset is compressed; existing stores may lack chunks, which have fill values; samples vary in size, and not
+    exactly all of them are read; several ranks request the same data in collective HDF5 reads, which read the data only
+    once; or data are kept in memory from one epoch to the next. Data are kept if files stay open, because the HDF5
+    library has caches and the reader of Parquet keeps a row group.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader_keys.keeps_data(dataset, reader):
@@ -443,7 +443,9 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
         return False
     if dataset.sizes_vary and (summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1):
         return False
-    return dataset.compression == "none" and not (dataset.scan and dataset.scan.needs_library)
+    if dataset.scan is not None and (dataset.scan.needs_library or dataset.facts.is_store):
+        return False
+    return dataset.compression == "none"
 
 
 def _works_on_other_nodes(run: Run) -> bool:

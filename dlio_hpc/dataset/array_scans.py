@@ -63,8 +63,8 @@ def npz(path: str, size: int, name: str | None) -> ScannedFile:
     _check_numpy_array(path, shape, is_fortran, dtype)
     is_stored = member.compress_type == zipfile.ZIP_STORED
     begin = member.header_offset + _LOCAL_HEADER + sum(lengths) + header if is_stored else 0
-    form = Array(shape[1:], _type_name(dtype), None, *(("none",) if is_stored else ("gzip", "they are compressed")))
-    return ScannedFile(_samples(path, size if is_stored else None, begin, shape, dtype), form)
+    form = Array(shape[1:], type_name(dtype), None, *(("none",) if is_stored else ("gzip", "they are compressed")))
+    return ScannedFile(samples(path, size if is_stored else None, begin, shape, dtype), form)
 
 
 def npy(path: str, size: int, rows: bool) -> ScannedFile:
@@ -83,13 +83,13 @@ def npy(path: str, size: int, rows: bool) -> ScannedFile:
     if not rows:
         shape, is_fortran = (1, *(shape or (1,))), False
     _check_numpy_array(path, shape, is_fortran, dtype)
-    return ScannedFile(_samples(path, size, begin, shape, dtype), Array(shape[1:], _type_name(dtype)))
+    return ScannedFile(samples(path, size, begin, shape, dtype), Array(shape[1:], type_name(dtype)))
 
 
 def _check_numpy_array(path: str, shape: Sequence[int], is_fortran: bool, dtype: Any) -> None:
     if dtype.hasobject:
         raise ConfigError(f"{path}: the array holds Python objects, which have no fixed size; store numbers")
-    _check_array(path, shape, dtype)
+    check_array(path, shape, dtype)
     if is_fortran:
         raise ConfigError(f"{path}: the array is in Fortran order, so its samples are scattered; store it in C order")
 
@@ -130,10 +130,10 @@ def hdf5(path: str, size: int, name: str | None) -> ScannedFile:
                 raise ConfigError(f"{path}: {name} is a group; name a dataset in it with dataset.existing.array")
             _check_storage(path, stored)
             shape, dtype = stored.shape, stored.dtype
-            _check_array(path, shape, dtype)
+            check_array(path, shape, dtype)
             offset = stored.id.get_offset()
             within = size if offset is not None else None
-            return ScannedFile(_samples(path, within, offset or 0, shape, dtype), _form(stored))
+            return ScannedFile(samples(path, within, offset or 0, shape, dtype), _form(stored))
     except (*_BAD_HDF5, OSError) as fault:
         if getattr(fault, "errno", None):
             raise
@@ -158,7 +158,7 @@ def _form(stored: Any) -> Array:
     obstacle = _obstacle(stored, filters)
     if chunk is not None:
         chunk = (chunk[0], *map(min, chunk[1:], sample))
-    return Array(sample, _type_name(stored.dtype), chunk, compression, obstacle)
+    return Array(sample, type_name(stored.dtype), chunk, compression, obstacle)
 
 
 def _obstacle(stored: Any, filters: list[int]) -> str:
@@ -215,7 +215,7 @@ def _hdf5_type(stored: Any) -> str:
     return "sequences" if h5py.check_vlen_dtype(stored.dtype) else "in a compound type"
 
 
-def _type_name(dtype: Any) -> str:
+def type_name(dtype: Any) -> str:
     """Return the name that the key dataset.sample.dtype has for a type, or NumPy's string for the type."""
     name: str = dtype.name if dtype.name in ITEM_BYTES and dtype.isnative else dtype.str
     return name
@@ -238,17 +238,18 @@ def _chosen(path: str, name: str | None, names: Sequence[str]) -> str:
     return names[0]
 
 
-def _check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
+def check_array(path: str, shape: Sequence[int], dtype: Any) -> None:
+    """Raise ConfigError if an array holds no samples: its first axis counts them, and needs another axis."""
     if not dtype.itemsize:
         raise ConfigError(f"{path}: the values of the array have no bytes (type {dtype.str}); choose another array")
-    if min(shape[1:], default=0) < 1 or shape[0] < 0:
+    if not shape or min(shape[1:], default=0) < 1 or shape[0] < 0:
         raise ConfigError(
             f"{path}: the array has the shape {list(shape)}, but needs a first axis that counts samples and at least "
             "one other axis; choose another array with dataset.existing.array"
         )
 
 
-def _samples(path: str, end: int | None, begin: int, shape: Sequence[int], dtype: Any) -> FileSamples:
+def samples(path: str, end: int | None, begin: int, shape: Sequence[int], dtype: Any) -> FileSamples:
     """Return the samples of an array. begin: offset of the first sample. end: size of the file, beyond which the array
     must not reach; None if the samples do not follow each other in the file.
     """

@@ -18,8 +18,9 @@ from dlio_hpc.base.counted_progress import CountedProgress, Report
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.base.units import counted, listed
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Chunk, Dataset, Sample, Scan
-from dlio_hpc.dataset import existing_files, file_scans, sample_index, stored_parts
-from dlio_hpc.dataset.existing_files import FileStatus, Listing
+from dlio_hpc.config.format_facts import FORMATS
+from dlio_hpc.dataset import existing_files, file_scans, sample_index, stored_parts, zarr_scan
+from dlio_hpc.dataset.existing_files import FileStatus, Listing, Stores
 from dlio_hpc.dataset.sample_index import Array, FileFacts, SampleIndex, ScannedFile
 from dlio_hpc.files import rundir
 
@@ -48,7 +49,7 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
     with lines of progress. Raise ConfigError if no file matches, or if a file does not have the format.
     """
     assert dataset.existing is not None
-    listing = _listed(place.data, dataset, report)
+    listing = _listed(dataset, place.data, report)
     folder = os.path.join(place.runs, rundir.DATASET_INDEXES, _key(dataset, listing))
     if sample_index.exists(folder):
         index = sample_index.opened(folder)
@@ -62,11 +63,18 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
         raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
 
 
-def _listed(data: str, dataset: Dataset, report: Report) -> Listing:
-    """List the existing files. The time of the last change of a file is that of the last change of its container."""
-    assert dataset.existing is not None
-    listing = existing_files.listed(data, dataset.existing.glob, _progress(report, "listed"))
-    if stored_parts.of(dataset).number == 1:
+def _listed(dataset: Dataset, data: str, report: Report) -> Listing:
+    """List the files of an existing dataset. The file of a store is that of the metadata of its array. The time of the
+    last change of a file is that of the last change of its container. data: data directory.
+    """
+    existing = dataset.existing
+    assert existing is not None
+    stores = None
+    if dataset.facts.is_store:
+        located = partial(zarr_scan.located, array=existing.array)
+        stores = Stores(zarr_scan.is_store, located, f"{FORMATS[dataset.format].title} store")
+    listing = existing_files.listed(data, existing.glob, _progress(report, "listed"), stores)
+    if not dataset.facts.suffixes:
         return listing
     changes = [_status(os.path.join(listing.folder, name), dataset).changed for name in listing.names]
     return listing._replace(changes=np.array(changes, np.int64))
@@ -106,7 +114,8 @@ def _indexed(folder: str, listing: Listing, dataset: Dataset, report: Report) ->
     """Scan all files, and return their index, which is kept in memory."""
     files = _of_files(listing, dataset, _progress(report, "scanned", len(listing.names)))
     samples = [file.samples for file in files]
-    return sample_index.made(folder, listing, samples, _common_array(listing, files), _facts(listing, files))
+    array = _common_array(listing, files, dataset.facts.is_store)
+    return sample_index.made(folder, listing, samples, array, _facts(listing, files))
 
 
 def _of_files(listing: Listing, dataset: Dataset, progress: CountedProgress) -> list[ScannedFile]:
@@ -126,7 +135,7 @@ def renew(dataset: Dataset, data: str, report: Report) -> None:
     existing = dataset.existing
     assert existing is not None
     assert existing.scan is not None
-    listing = _listed(data, dataset, report)
+    listing = _listed(dataset, data, report)
     folder = existing.scan.index
     if os.path.basename(folder) != _key(dataset, listing):
         raise ConfigError(
@@ -159,9 +168,10 @@ def check_unchanged(data: str, dataset: Dataset) -> None:
             )
 
 
-def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
+def _common_array(listing: Listing, files: list[ScannedFile], are_stores: bool) -> Array | None:
     """Return the form of the array in the files. If chunks or filters differ between files, only the library can read
-    them. Raise ConfigError if the samples differ in shape or type.
+    them, unless they are stores: readers take the chunks of each store from its metadata. Raise ConfigError if the
+    samples differ in shape or type.
     """
     first = files[0].array
     if first is None:
@@ -180,7 +190,8 @@ def _common_array(listing: Listing, files: list[ScannedFile]) -> Array | None:
         )
     if len(forms) == 1:
         return first
-    obstacle = min((form.obstacle for form in forms if form.obstacle), default="their chunks differ between files")
+    differing = "" if are_stores else "their chunks differ between files"
+    obstacle = min((form.obstacle for form in forms if form.obstacle), default=differing)
     return first._replace(obstacle=obstacle)
 
 
@@ -252,6 +263,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         arrays=None,
         chunk=chunk,
         documents=None,
+        zarr=None,
         columns=None,
         row_group=None,
         compression=index.compression,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
+from dlio_hpc.dataset.zarr_store import GROUP, METADATA
 
 Numbers = npt.NDArray[np.int64]
 
@@ -25,6 +26,8 @@ T = TypeVar("T")
 _AT_ONCE, _PART = 16, 32
 _WILDCARDS = set("*?[")
 _ANY_FOLDERS = "**"
+# Files that show that a folder is a Zarr store.
+_OF_STORES = (*METADATA.values(), GROUP)
 
 
 class FileStatus(NamedTuple):
@@ -47,17 +50,35 @@ class Listing(NamedTuple):
     changes: Numbers
 
 
-def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambda _: None) -> Listing:
+class Stores(NamedTuple):
+    """How folders are taken for files. is_store: returns whether a folder, given by its path, is a store. file: returns
+    the path of the file that stands for a store. kind: kind of the stores, for messages.
+    """
+
+    is_store: Callable[[str], bool]
+    file: Callable[[str], str]
+    kind: str
+
+
+def listed(
+    folder: str, pattern: str, on_progress: Callable[[int], None] = lambda _: None, stores: Stores | None = None
+) -> Listing:
     """List the files that match `pattern`, a pattern relative to `folder`. Raise ConfigError if no file matches, or if
     a match is not a regular file. Raise InfrastructureError if a folder cannot be read. on_progress: function that is
-    called with the number of files listed so far.
+    called with the number of files listed so far. stores: None if files are listed; otherwise the folders are listed
+    that are stores.
     """
     if not os.path.lexists(folder):
         raise ConfigError(f"--data {folder}: the folder does not exist")
-    names = sorted(set(_matching(folder, "", pattern.split("/"))))
+    if stores is None:
+        names = sorted(set(_matching(folder, "", pattern.split("/"))))
+    else:
+        names = _of_stores(folder, pattern, stores)
     if not names:
         if os.path.isdir(os.path.join(folder, pattern)):
             below = pattern.rstrip("/")
+            if any(os.path.isfile(os.path.join(folder, pattern, name)) for name in _OF_STORES):
+                raise ConfigError(f"--existing {pattern}: this is a Zarr store; set -S dataset.format=zarr")
             raise ConfigError(
                 f"--existing {pattern}: this is a folder; write '{below}/*' for the files in it, or '{below}/**/*' for "
                 "the files in its subfolders as well"
@@ -69,6 +90,20 @@ def listed(folder: str, pattern: str, on_progress: Callable[[int], None] = lambd
     statuses = in_parallel(lambda name: status(os.path.join(folder, name)), names, on_progress)
     table = np.array(statuses, np.int64)
     return Listing(folder, names, table[:, 0].copy(), table[:, 1].copy())
+
+
+def _of_stores(folder: str, pattern: str, stores: Stores) -> list[str]:
+    """Return the paths of the files that stand for the stores that match `pattern`, relative to `folder`."""
+    matches = sorted(set(_matching(folder, "", pattern.split("/"), takes_folders=True)))
+    paths = [os.path.join(folder, name) for name in matches]
+    names = [os.path.relpath(stores.file(path), folder) for path in paths if stores.is_store(path)]
+    if not names:
+        hint = f", such as {matches[0]}, is one" if matches else " in this place"
+        raise ConfigError(
+            f"--existing {pattern}: no {stores.kind} in {folder} matches: {'nothing' if not matches else 'no match'}"
+            f"{hint}; the pattern is relative to --data"
+        )
+    return names
 
 
 def in_parallel(action: Callable[[S], T], items: Sequence[S], on_progress: Callable[[int], None]) -> list[T]:
@@ -105,23 +140,23 @@ def status(path: str) -> FileStatus:
     return FileStatus(known.st_size, known.st_ctime_ns)
 
 
-def _matching(root: str, below: str, parts: list[str]) -> Iterator[str]:
+def _matching(root: str, below: str, parts: list[str], takes_folders: bool = False) -> Iterator[str]:
     """Yield the paths, relative to `root`, of entries in the folder `below` that match the parts of a pattern. As in a
-    shell, wildcards match no names that begin with a dot, and ** follows no links. Folders that match the last part are
-    left out.
+    shell, wildcards match no names that begin with a dot, and ** follows no links. takes_folders: whether folders that
+    match the last part are yielded, and not files.
     """
     first, *rest = parts
     if first == _ANY_FOLDERS:
-        yield from _matching(root, below, rest or ["*"])
+        yield from _matching(root, below, rest or ["*"], takes_folders)
         for entry in _entries(root, below):
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                yield from _matching(root, os.path.join(below, entry.name), parts)
+                yield from _matching(root, os.path.join(below, entry.name), parts, takes_folders)
         return
     for name, is_folder in _named(root, below, first):
         path = os.path.join(below, name)
         if rest and is_folder:
-            yield from _matching(root, path, rest)
-        elif not rest and not is_folder:
+            yield from _matching(root, path, rest, takes_folders)
+        elif not rest and is_folder == takes_folders:
             yield path
 
 

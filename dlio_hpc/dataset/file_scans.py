@@ -18,6 +18,7 @@ from dlio_hpc.dataset import (
     stored_parts,
     tar_scan,
     token_scan,
+    zarr_scan,
 )
 from dlio_hpc.dataset.inflate import MAGICS
 from dlio_hpc.dataset.sample_index import FileSamples, ScannedFile
@@ -184,9 +185,13 @@ def _indexed(path: str, size: int, dataset: Dataset) -> ScannedFile:
     return token_scan.scan(path, index, size, dataset)
 
 
+def _zarr(path: str, _size: int, _: Dataset) -> ScannedFile:
+    return zarr_scan.scan(path)
+
+
 _SCANS: dict[str, Callable[[str, int, Dataset], ScannedFile]] = {
     "raw": raw, "tfrecord": tfrecord, "npz": _npz, "npy": _npy, "hdf5": _hdf5, "parquet": parquet, "jpeg": image,
-    "png": image, "tar": _tar, "indexed": _indexed,
+    "png": image, "tar": _tar, "indexed": _indexed, "zarr": _zarr,
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def of(dataset: Dataset, layout: Layout | None = None) -> str:
         return dataset.scan.fingerprint
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
     stored = serialization.plain(structs.replace(dataset, auxiliary_files=()))
-    for key in ("compression_ratio", "arrays", "image", "columns", "row_group", "subfolders", "documents"):
+    for key in ("compression_ratio", "arrays", "image", "columns", "row_group", "zarr", "subfolders", "documents"):
         if stored[key] is None:
             del stored[key]  # datasets generated before this key existed keep their fingerprints
     del stored["existing"], stored["sample"]["stored_dtype"]

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.dataset_keys import Dataset
-from dlio_hpc.config.format_facts import FORMATS, FormatName
+from dlio_hpc.config.format_facts import FormatName
+from dlio_hpc.dataset import zarr_store
 
 
 class Parts(NamedTuple):
@@ -37,14 +38,19 @@ class Parts(NamedTuple):
             return None
 
 
+def _of_store(dataset: Dataset) -> Parts:
+    """Return the parts of a Zarr store. An existing store has one part, its metadata, from which its files follow."""
+    return Parts((".zarr",)) if dataset.existing is not None else Parts(zarr_store.part_names(dataset), ".zarr")
+
+
 # Formats whose parts depend on the dataset, and not only on the format.
-_OF_DATASET: dict[FormatName, Callable[[Dataset], Parts]] = {}
+_OF_DATASET: dict[FormatName, Callable[[Dataset], Parts]] = {"zarr": _of_store}
 
 
 def of(dataset: Dataset) -> Parts:
     """Return the parts of each container of the dataset."""
     made = _OF_DATASET.get(dataset.format)
-    return Parts(FORMATS[dataset.format].suffixes or (f".{dataset.format}",)) if made is None else made(dataset)
+    return Parts(dataset.facts.suffixes or (f".{dataset.format}",)) if made is None else made(dataset)
 
 
 def names_beside(dataset: Dataset, first: str) -> tuple[str, ...]:

@@ -35,6 +35,14 @@ PACKAGES = {
     "pyarrow": Package(
         "pyarrow", "dataset.format=parquet with reader.mode=framework", "pip install pyarrow, or set reader.mode=posix"
     ),
+    "zarr": Package(
+        "zarr", "dataset.format=zarr with reader.mode=framework", "pip install 'zarr>=3', or set reader.mode=posix"
+    ),
+    "numcodecs": Package(
+        "numcodecs",
+        "dataset.format=zarr with compression=blosc",
+        "pip install numcodecs, or set another dataset.compression, such as zstd",
+    ),
     "parallel h5py": Package(
         "h5py",
         "reader.access=collective with reader.mode=framework",
@@ -69,6 +77,8 @@ def _of(workload: Workload) -> Iterator[str]:
     is_decoded_by_tensorflow = facts.holds_image and reader.loader == "tensorflow"
     if is_framework and facts.package and not is_decoded_by_tensorflow:
         yield facts.package
+    if workload.dataset.compression == "blosc":
+        yield "numcodecs"
     if reader.access == "collective" and is_framework:
         yield "parallel h5py"
     if workload.checkpoint is not None:

@@ -168,6 +168,7 @@ def resolved(workload: Workload) -> Workload:
             dataset,
             sample=sample,
             chunk=Chunk(shape=dataset.chunk_shape) if dataset.is_chunked else None,
+            zarr=dataset.zarr_keys if dataset.facts.is_store and dataset.existing is None else None,
             level=(LEVEL if dataset.level is None else dataset.level) if dataset.compression in LEVELLED else None,
             auxiliary_files=tuple(
                 structs.replace(side, size=units.Size(side.file_size)) for side in dataset.auxiliary_files

@@ -32,6 +32,7 @@ _DATASETS = (
     (Dataset("tfrecord", 2, 16, _BYTES, compression="gzip", random_bits=4), ">= 0.85"),
     (Dataset("tar", 8, 16, _BYTES), _GOAL),
     (Dataset("indexed", 8, 16, Sample(shape=(1 << 18,), dtype="int32"), documents=Documents(1000, 400)), _GOAL),
+    (Dataset("zarr", 8, 16, _BYTES), ">= 0.85"),
     (Dataset("csv", 8, 16, Sample(shape=(100_000,))), ">= 200 MB/s"),
 )
 

@@ -1,5 +1,7 @@
 """Reading through libraries by one rank with samples of 1 MiB, each compared with a bare loop over the same files."""
 
+import itertools
+import os
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,14 +14,15 @@ import numpy as np
 from msgspec import structs
 
 from dlio_hpc.base.units import Size
-from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, ZarrKeys
 from dlio_hpc.config.format_facts import FormatName
 from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.dataset import stored_parts
+from dlio_hpc.dataset import dataset_folder, stored_parts
+from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.sample_order import Order
 from tests.bench.table import ROUNDS, compare
 from tests.support import written
@@ -35,8 +38,9 @@ def bench(folder: Path, rounds: int = ROUNDS, shrink: int = 1) -> None:
     for dataset in (_smaller(dataset, shrink) for dataset in SETS):
         here = _folder(folder, dataset)
         here.mkdir()
+        path = _paths(here, dataset)
         for number in range(stored_parts.total(dataset)):
-            written.write(_path(here, number), dataset, number)
+            written.write(path(number), dataset, number)
     for case in CASES:
         dataset = _smaller(case.dataset, shrink)
         here = _folder(folder, dataset)
@@ -49,11 +53,19 @@ def _smaller(dataset: Dataset, factor: int) -> Dataset:
 
 
 def _folder(folder: Path, dataset: Dataset) -> Path:
-    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}x{dataset.samples_per_file}"
+    shard = "x".join(map(str, dataset.zarr_keys.shard or ()))
+    return folder / f"{dataset.format}-{dataset.compression}-{dataset.files}x{dataset.samples_per_file}-{shard}"
 
 
 def _path(folder: Path, number: int) -> str:
     return str(folder / f"{number}.data")
+
+
+def _paths(folder: Path, dataset: Dataset) -> Callable[[int], str]:
+    """Return a function from the number of a stored file to its path. It can be pickled."""
+    if dataset.facts.is_store:
+        return dataset_folder.paths(StoredDataset(str(folder), dataset, ""))
+    return partial(_path, folder)
 
 
 def _ours(folder: Path, dataset: Dataset, case: "Case") -> Callable[[], None]:
@@ -75,7 +87,7 @@ def _ours(folder: Path, dataset: Dataset, case: "Case") -> Callable[[], None]:
 
 
 def _loader(made: Workload, folder: Path, steps: int) -> Loader:
-    paths = partial(_path, folder)
+    paths = _paths(folder, made.dataset)
     if made.reader.loader == "tensorflow":
         from dlio_hpc.core.loaders.tensorflow.tensorflow_loader import TensorFlowLoader
 
@@ -193,6 +205,47 @@ def _h5py(folder: Path, dataset: Dataset) -> Callable[[], None]:
                 samples = file["x"]
                 for sample in range(dataset.samples_per_file):
                     batch[sample % BATCH] = samples[sample]
+
+    return loop
+
+
+def _zarr(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Read samples of stores with zarr-python, as an application does."""
+    import zarr
+
+    path = _paths(folder, dataset)
+    batch = np.empty((BATCH, *dataset.sample.array_shape), dataset.sample.array_dtype)
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            store = Path(path(number * stored_parts.of(dataset).number)).parent
+            array = zarr.open_array(store, mode="r", zarr_format=dataset.zarr_keys.version)
+            for sample in range(dataset.samples_per_file):
+                batch[sample % BATCH] = array[sample]
+
+    return loop
+
+
+def _chunk_files(folder: Path, dataset: Dataset) -> Callable[[], None]:
+    """Read the files of chunks with preadv, and copy each chunk to its place in the sample."""
+    assert dataset.chunk_shape is not None
+    path, chunk = _paths(folder, dataset), dataset.chunk_shape[1:]
+    batch = np.empty((BATCH, *dataset.sample.array_shape), dataset.sample.array_dtype)
+    memory = np.empty(chunk, dataset.sample.array_dtype)
+    grid = [range(0, extent, part) for extent, part in zip(batch.shape[1:], chunk, strict=True)]
+    parts = stored_parts.of(dataset).number
+
+    def loop() -> None:
+        for number in range(dataset.files):
+            part = number * parts + 1
+            for sample in range(dataset.samples_per_file):
+                for begin in itertools.product(*grid):
+                    descriptor = os.open(path(part), os.O_RDONLY)
+                    assert os.preadv(descriptor, [memory.data], 0) == os.fstat(descriptor).st_size
+                    os.close(descriptor)
+                    place = tuple(slice(first, first + extent) for first, extent in zip(begin, chunk, strict=True))
+                    batch[sample % BATCH][place] = memory
+                    part += 1
 
     return loop
 
@@ -319,9 +372,14 @@ TOKENS, SHORT = (
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
 PACKED = Dataset("tfrecord", 4, PER_FILE, BYTES, compression="gzip", random_bits=4)
 JPEG, PNG = (Dataset(kind, FILES * PER_FILE, 1, Sample(bytes=Size(110_000))) for kind in ("jpeg", "png"))
+# Chunks of 64 KiB, in files of their own and in shards of 1 MiB.
+_PATCH, _PIECE = Sample(shape=(512, 512)), Chunk(shape=(1, 128, 128))
+ZARR2 = Dataset("zarr", FILES, PER_FILE, _PATCH, chunk=_PIECE, zarr=ZarrKeys(version=2))
+SHARDED = Dataset("zarr", FILES // 2, PER_FILE, _PATCH, chunk=_PIECE, zarr=ZarrKeys(shard=(1, 512, 512)))
+ZSTD = Dataset("zarr", FILES // 4, PER_FILE, _PATCH, chunk=_PIECE, compression="zstd", random_bits=4)
 CSV = Dataset("csv", 4, 40, Sample(shape=(COLUMNS,)))
 _STREAMED, _WHOLE = partial(_inflated, 256 << 10, True), partial(_inflated, 1 << 20, False)
-SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, TAR, LAION, TOKENS, SHORT, CSV)
+SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, TAR, LAION, TOKENS, SHORT, ZARR2, SHARDED, ZSTD, CSV)
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
@@ -334,6 +392,10 @@ CASES = (
     Case("indexed, framework / open, seek, read", TOKENS, "framework", "native", _opened, ">= 0.9"),
     Case("indexed 16 KiB, mapped / numpy.memmap", SHORT, "framework", "native", _memmap, "", 64, mapped=True),
     Case("indexed 16 KiB, framework / open, seek, read", SHORT, "framework", "native", _opened, "", 64),
+    Case("zarr 64 KiB, framework / zarr-python", ZARR2, "framework", "native", _zarr, ">= 0.9"),
+    Case("zarr shards, framework / zarr-python", SHARDED, "framework", "native", _zarr, ">= 0.9"),
+    Case("zarr zstd, framework / zarr-python", ZSTD, "framework", "native", _zarr, ">= 0.9"),
+    Case("zarr 64 KiB, posix / preadv", ZARR2, "posix", "native", _chunk_files, ">= 0.85"),
     Case("csv, framework / pandas.read_csv", CSV, "framework", "native", _pandas, GOAL),
     Case("csv, posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),
     Case("tfrecord, framework, native / TFRecordDataset", RECORDS, "framework", "native", _records, ""),

@@ -83,7 +83,7 @@ def test_what_dlio_hpc_accepts_the_schema_accepts(text: str, tmp_path: Path) -> 
     ("name: w", "dataset"),
     ("dataset: {format: raw, files: 1, samples_per_file: 1, sample: {bytes: 1}}", "name"),
     ("name: w\ndataset: {format: raw, files: 1}", "samples_per_file"),
-    ("name: w\ndataset: {format: zarr, files: 1, samples_per_file: 1, sample: {bytes: 1}}", "format"),
+    ("name: w\ndataset: {format: zipped, files: 1, samples_per_file: 1, sample: {bytes: 1}}", "format"),
 ])  # fmt: skip
 def test_what_dlio_hpc_refuses_the_schema_refuses(text: str, key: str, tmp_path: Path) -> None:
     (tmp_path / "w.yaml").write_text(text)

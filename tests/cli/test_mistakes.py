@@ -204,7 +204,29 @@ OVERRIDES = (
             "not raw",
         ),
     ),
-    Mistake("chunk for npz", DEMO + "-S dataset.chunk=64KiB", ("chunk is for HDF5; format=npz", "leave chunk null")),
+    Mistake(
+        "chunk for npz", DEMO + "-S dataset.chunk=64KiB", ("chunk is for HDF5 and Zarr; format=npz", "leave chunk null")
+    ),
+    Mistake(
+        "shards of version 2",
+        DEMO + "-S dataset.format=zarr -S 'dataset.zarr={version: 2, shard: [4, 512, 512]}'",
+        ("shard needs version=3, not 2", "set version: 3"),
+    ),
+    Mistake(
+        "shards that cut chunks",
+        DEMO + "-S dataset.format=zarr -S 'dataset.zarr={shard: [1, 500, 512]}'",
+        ("zarr.shard: found [1, 500, 512]", "a multiple of a chunk, [1, 512, 512]"),
+    ),
+    Mistake(
+        "zarr keys of another format",
+        DEMO + "-S 'dataset.zarr={version: 2}'",
+        ("zarr is for format=zarr, not for format=npz", "leave zarr null"),
+    ),
+    Mistake(
+        "zlib in version 3 of Zarr",
+        DEMO + "-S dataset.format=zarr -S dataset.compression=zlib",
+        ("compression=zlib: version 3 of Zarr has gzip instead", "set compression=gzip"),
+    ),
     Mistake("direct in framework mode", DEMO + "-S reader.direct=true -S reader.mode=framework", ("needs mode=posix",)),
     Mistake("columns of npz", DEMO + "-S dataset.columns=[float32]", ("columns", "format=parquet", "leave both null")),
     Mistake("fork for native", DEMO + "-S reader.multiprocessing_context=spawn", ("needs loader=pytorch",)),

@@ -27,6 +27,7 @@ _SIZES = {
     "imagenet": "32MiB",
     "webdataset_laion": "64MiB",
     "megatron_gpt": "64MiB",
+    "era5_zarr": "64MiB",
 }
 _SHORT: dict[str, tuple[str, ...]] = {
     "climate": ("train.steps=4",),
@@ -109,6 +110,8 @@ def test_each_runs_here_shrunk(run: Run, name: str) -> None:
     keys = [word for key in ("compute.time=0", *_SHORT.get(name, ())) for word in ("-S", key)]
     if load(name).reader.loader == "tensorflow":
         pytest.importorskip("tensorflow")
+    if load(name).dataset.format == "zarr":
+        pytest.importorskip("zarr")
     size = ("--dataset-size", _SIZES.get(name, "16MiB"))
     if load(name).metadata is not None:
         size = ("-S", "metadata.files=100")

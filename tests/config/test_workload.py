@@ -177,7 +177,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (("dataset.chunk=4KiB",), "dataset: chunk is for HDF5; format=npz has no chunks"),
+        (("dataset.chunk=4KiB",), "dataset: chunk is for HDF5 and Zarr; format=npz has no chunks"),
         (
             (_H5, "dataset.chunk=[1, 600, 1]"),
             "dataset: chunk: the shape [1, 600, 1] does not fit into the array of a file, [4, 512, 512]",

@@ -27,6 +27,7 @@ RANKS = 2
 _CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
 _ARRAYS = ("dataset.sample={bytes: 12000}", "dataset.arrays=[9000, 2980, 8, 12]")
 _SHARDS = ("dataset.format=tar", "reader.mode=framework", "reader.shuffle.samples=false")
+_ZARR = ("dataset.format=zarr", "dataset.chunk=[2, 20, 33]", "dataset.random_bits=4")
 _COLUMNS = (
     "dataset.format=parquet", "dataset.sample=null", "dataset.row_group=4", "reader.columns=[x1]",
     "dataset.columns=[{dtype: float32, size: 900}, {dtype: float64, size: 3000}]",
@@ -96,6 +97,14 @@ def measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summa
         (*_SHARDS, *_ARRAYS, "reader.read_threads=2"),
         (*_SHARDS, *_ARRAYS, "reader.transfer_size=1MiB"),
         (*_SHARDS, *_ARRAYS, "reader.shuffle.samples=true", "reader.shuffle.files=false"),
+        (*_ZARR, "dataset.zarr={version: 2}"),
+        (*_ZARR, "dataset.compression=zstd", "reader.transfer_size=1000"),
+        (*_ZARR, "dataset.compression=blosc", "reader.loader=pytorch"),
+        (*_ZARR, "dataset.zarr={version: 2}", "dataset.compression=gzip", "reader.mode=framework"),
+        (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}"),
+        (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}", "reader.mode=framework", "dataset.compression=zstd"),
+        (*_ZARR, "dataset.zarr={shard: [4, 40, 66]}", "reader.mode=framework", "reader.loader=pytorch"),
+        (*_ZARR, "reader.mode=framework", "reader.loader=pytorch", "reader.multiprocessing_context=spawn"),
         (*_SHARDS, *_ARRAYS, "reader.loader=pytorch"),
         (*_SHARDS, "reader.loader=pytorch", "reader.shuffle={files: false, samples: true}", "reader.read_threads=3"),
         (*_SHARDS, "reader.loader=pytorch", "reader.prefetch=0", "reader.read_threads=1"),
@@ -110,6 +119,8 @@ def _check_counts(folder: Path, workload: Path, keys: tuple[str, ...]) -> tuple[
     """Compare the reads, the bytes and the opens of a run with those that strace records. Return both."""
     if "reader.loader=tensorflow" in keys:
         pytest.importorskip("tensorflow")
+    if {"dataset.format=zarr", "reader.mode=framework"} <= {*keys}:
+        pytest.importorskip("zarr")
     run, summary = measured(folder, workload, *keys)
     requests = straced.requests(folder, RANKS, run.dataset)
     counted = {
@@ -233,6 +244,19 @@ print(sum(1 for _ in webdataset.tariterators.group_by_keys(webdataset.tariterato
     bare, printed = _requests_of(tmp_path, program, sorted(map(str, Path(run.dataset).glob("*.tar"))))
     assert int(printed) == summary.samples == run.workload.dataset.samples
     assert Counter(size for size in requests if size) == Counter(bare)
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize("loader", ["native", "pytorch"])
+@pytest.mark.parametrize("glob", ["a.zarr/temperature", "?.zarr"])
+def test_requests_of_existing_stores_are_counted(
+    tmp_path: Path, small: Path, mode: str, loader: str, glob: str
+) -> None:
+    """Chunks that are missing are opened in vain. strace does not list such an open, and the run does not count it."""
+    pytest.importorskip("zarr")
+    existing.zarr_stores(tmp_path / "data", glob == "?.zarr")
+    keys = ("dataset.format=zarr", f"dataset.existing='{glob}'", f"reader.mode={mode}", f"reader.loader={loader}")
+    _check_counts(tmp_path, small, keys)
 
 
 _CHOICES = ("null", "[id, name]", "[box]", "[box.corners, größe]", "[tokens.list.element]")

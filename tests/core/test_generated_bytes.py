@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dlio_hpc.base.units import Size
-from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
+from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample, ZarrKeys
 from tests.support import written
 
 _ODD = Sample(shape=(31, 7), dtype="int16")
@@ -17,6 +17,7 @@ _SPREAD = Sample(bytes=Size(1000), stdev=Size(200), seed=3)
 _LARGE_SPREAD = Sample(bytes=Size((3 << 20) + 5), stdev=Size(300_000))
 _MEBIBYTES = Sample(shape=(3, 1 << 19), dtype="float32")
 _NUMBERS = Sample(shape=(30, 7))
+_PIECE = Chunk(shape=(2, 8, 3))
 _MEMBERS = Sample(bytes=Size(10_000), stdev=Size(2000))
 
 
@@ -56,6 +57,12 @@ def _hash(path: Path, kind: str) -> str:
         (
             Dataset("tar", 2, 4, _MEMBERS, arrays=(Size(9000), Size(992), Size(8))),
             ("11b19adb6f31444e", "43639024e5bfb8e2"),
+        ),
+        # Metadata of a store, and its first chunk or shard.
+        (Dataset("zarr", 2, 5, _ODD, chunk=_PIECE, zarr=ZarrKeys(version=2)), ("fe9f2ca0379281ef", "2e12bf57d179c030")),
+        (
+            Dataset("zarr", 2, 5, _ODD, chunk=_PIECE, zarr=ZarrKeys(shard=(4, 16, 6))),
+            ("c071fd17af2b6ce3", "eb5a47851f99baaf"),
         ),
         (Dataset("tfrecord", 2, 5, _ODD), ("eb0cdd319731d1db", "65bfde4d451a8b86")),
         (Dataset("tfrecord", 2, 5, _SPREAD), ("aa3e5154c539beab", "df3ecb1c164584ba")),

@@ -29,7 +29,7 @@ class _OneRank:
         return [value]
 
 
-@pytest.mark.parametrize("kind", ["npz", "hdf5", "raw", "csv", "tfrecord"])
+@pytest.mark.parametrize("kind", ["npz", "hdf5", "raw", "csv", "tfrecord", "zarr"])
 def test_under_darshan_files_are_generated_by_their_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

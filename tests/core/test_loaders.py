@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -38,7 +38,8 @@ from dlio_hpc.core.loaders import pytorch_workers
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.loader_choice import LOADERS, Inputs
 from dlio_hpc.core.loaders.memory import MemoryLoader
-from dlio_hpc.dataset import rank_shares
+from dlio_hpc.dataset import dataset_folder, rank_shares, stored_parts
+from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.dataset.sample_layout import Places, SampleLayout
 from dlio_hpc.dataset.sample_order import Order
 from tests.support import written
@@ -56,7 +57,9 @@ _LAYOUTS: list[dict[str, Any]] = [
 ]
 _MODES = ("posix", "framework")
 _FORMATS: list[tuple[str, str]] = [
-    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar", "indexed") for m in ("posix", "framework")
+    (kind, m)
+    for kind in ("tfrecord", "hdf5", "npz", "npy", "csv", "tar", "indexed", "zarr")
+    for m in ("posix", "framework")
 ]
 # Formats with tests of their own.
 _APART = ("raw", "parquet", "jpeg", "png", "null")
@@ -70,22 +73,41 @@ def test_each_format_goes_through_each_loader() -> None:
 
 @pytest.fixture(autouse=True)
 def _frameworks(request: pytest.FixtureRequest) -> None:
-    """TensorFlow supports new versions of Python late."""
+    """TensorFlow supports new versions of Python late, and zarr-python 3 no old ones."""
     callspec = getattr(request.node, "callspec", None)
     if callspec is not None and callspec.params.get("loader") == "tensorflow":
         pytest.importorskip("tensorflow")
+    params = {} if callspec is None else callspec.params
+    if ("zarr", "framework") in (params.get("way"), (params.get("kind"), params.get("mode"))):
+        pytest.importorskip("zarr")
 
 
 def _path(folder: Path, number: int) -> str:
     return str(folder / str(number))
 
 
+def _paths(folder: Path, dataset: Dataset) -> Callable[[int], str]:
+    """Return the function from the number of a stored file to its path. Files of a store have their own names."""
+    if dataset.facts.is_store:
+        return dataset_folder.paths(StoredDataset(str(folder), dataset, ""))
+    return partial(_path, folder)
+
+
+def _containers(folder: Path, dataset: Dataset) -> Callable[[int], str]:
+    """Return the function from the number of a container to the path that messages have."""
+    if dataset.facts.is_store:
+        return dataset_folder.containers(StoredDataset(str(folder), dataset, ""))
+    return lambda number: _path(folder, written.first_part(dataset, number))
+
+
 def _open(made: Workload, folder: Path, steps: int) -> Loader:
-    return LOADERS[made.reader.loader](Inputs(made, partial(_path, folder), steps, whole=True))
+    return LOADERS[made.reader.loader](Inputs(made, _paths(folder, made.dataset), steps, whole=True))
 
 
 def _write(folder: Path, dataset: Dataset) -> None:
-    written.write_all(folder, dataset)
+    path = _paths(folder, dataset)
+    for number in range(stored_parts.total(dataset)):
+        written.write(path(number), dataset, number)
 
 
 def _contents(dataset: Dataset) -> dict[bytes, int]:
@@ -196,7 +218,8 @@ def test_workers_of_pytorch_read_whole_archives(tmp_path: Path, files: int, work
 @pytest.mark.parametrize(("kind", "mode"), [*_FORMATS, ("raw", "posix")])
 @pytest.mark.parametrize("loader", [*LOADERS, "memory"])
 def test_resized_samples_are_cut_or_padded(tmp_path: Path, loader: Any, kind: Any, mode: Any, size: int) -> None:
-    sample = Sample(shape=(9, 11), dtype="float32") if kind == "csv" else Sample(bytes=Size(400), stdev=Size(120))
+    has_one_size = kind in {"csv", "zarr"}
+    sample = Sample(shape=(9, 11), dtype="float32") if has_one_size else Sample(bytes=Size(400), stdev=Size(120))
     dataset = Dataset(kind, files=3, samples_per_file=4, sample=sample)
     made = Workload(
         "w", dataset, reader=Reader(loader="native" if loader == "memory" else loader, mode=mode, batch_size=3)
@@ -578,15 +601,15 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
     dataset = Dataset(kind, 5, 7, Sample(shape=(9, 11), dtype="float32"))
     made = Workload("w", dataset, reader=Reader(loader=loader, mode=mode, batch_size=4))
     _write(tmp_path, dataset)
-    verification = Verification(made, lambda number: _path(tmp_path, written.first_part(dataset, number)))
-    path = Path(_path(tmp_path, written.first_part(dataset, 2)))
-    whole = path.read_bytes()
+    verification = Verification(made, _containers(tmp_path, dataset))
+    file = Path(_containers(tmp_path, dataset)(2))
+    whole = file.read_bytes()
     for damaged in (None, whole[: len(whole) // 2], bytes(reversed(whole))):
-        path.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
         if damaged is not None:
-            path.write_bytes(damaged)
+            file.write_bytes(damaged)
         opened = _open(made, tmp_path, 9)
-        with pytest.raises(InvalidRun, match=f"{path}|no more records, but sample 14|. records where"):
+        with pytest.raises(InvalidRun, match=f"{file}|no more records, but sample 14|. records where"):
             _epoch_verified(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9))
         opened.close()
 

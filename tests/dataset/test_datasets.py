@@ -60,6 +60,10 @@ _STORED: dict[str, tuple[str, ...]] = {
     "indexed spread": ("dataset.format=indexed", *_SPREAD),
     "indexed documents": ("dataset.format=indexed", "dataset.documents={tokens: 31, stdev: 12}"),
     "parquet": ("dataset.format=parquet", "dataset.sample={shape: [5], dtype: float32}"),
+    "zarr": ("dataset.format=zarr",),
+    "zarr chunked": ("dataset.format=zarr", "dataset.chunk=[2, 7, 3]", "dataset.zarr={version: 2}"),
+    "zarr shards": ("dataset.format=zarr", "dataset.chunk=[2, 7, 3]", "dataset.zarr={shard: [2, 14, 6]}"),
+    "zarr zstd": ("dataset.format=zarr", "dataset.compression=zstd", "dataset.random_bits=3"),
     "one a file": ("dataset.samples_per_file=1", *_SPREAD),
 }
 
@@ -122,11 +126,13 @@ def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> N
     folder = _generated(tmp_path, *_STORED[name])
     for quick in (True, False):
         assert _faults(folder, quick) == {}
-    for path in sorted(folder.glob("0*")):
+    for path in sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.name != dataset_folder.FINGERPRINT_FILE
+    ):
         for at in _places(path):
             _flip(path, at)
             (fault,) = _faults(folder).items()
-            assert fault[0] == path.name
+            assert fault[0] == str(path.relative_to(folder))
             _flip(path, at)
     assert _faults(folder) == {}
 

@@ -159,6 +159,23 @@ def typed(folder: Path, kind: str, dtype: np.dtype[Any], **keys: Any) -> list[by
     return samples
 
 
+def zarr_stores(folder: Path, are_apart: bool) -> None:
+    """Make stores of the same samples: one with shards, and one without some chunks; or if they are not `are_apart`, a
+    group of version 2 with two arrays.
+    """
+    import zarr
+
+    values = np.random.default_rng(1).integers(0, 9, (7, 9, 11), "<i4")
+    keys = {"shape": values.shape, "dtype": "<i4"}
+    if are_apart:
+        zarr.create_array(folder / "b.zarr", chunks=(1, 4, 5), shards=(2, 8, 10), **keys)[:] = values
+        zarr.create_array(folder / "c.zarr", chunks=(1, 9, 5), **keys)[2:4] = values[2:4]
+        return
+    zarr.open_group(folder / "a.zarr", mode="w", zarr_format=2)
+    for name in ("temperature", "wind"):
+        zarr.create_array(folder / "a.zarr" / name, chunks=(2, 4, 5), zarr_format=2, **keys)[:] = values
+
+
 def unscanned(kind: str, glob: str, existing: dict[str, Any] | None = None, **reader: Any) -> Workload:
     data = {
         "name": "w",

@@ -26,7 +26,8 @@ _AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
 _LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:(\d+)<(/[^>]*)>(?:, )?)?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
 _OF_ACCOUNTING = re.compile("O_NONBLOCK|O_PATH")
-_SAMPLES = re.compile(r"\d{8}[.]\w+")
+# Names of files of samples, and of files in the folders that are stores, also of existing ones.
+_SAMPLES = re.compile(r"/(\d{8}|[abc])[.]\w+(/[^/]+)*")
 
 # Rows of offset, length, start, end.
 Rows = list[tuple[int, int, float, float]]
@@ -83,10 +84,12 @@ def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
 def requests(job: Path, ranks: int, folder: str) -> list[int]:
     """Return the bytes of each read of the files of samples in `folder`, in the run traced by core()."""
     traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
-    of_samples = [
-        trace for trace in traces if trace.path.startswith(folder) and _SAMPLES.fullmatch(Path(trace.path).name)
-    ]
+    of_samples = [trace for trace in traces if _is_of_samples(trace.path, folder)]
     return [row[1] for trace in of_samples for row in trace.reads]
+
+
+def _is_of_samples(path: str, folder: str) -> bool:
+    return path.startswith(folder) and _SAMPLES.search(path, len(folder)) is not None
 
 
 def opens(job: Path, ranks: int, folder: str) -> int:
@@ -98,7 +101,7 @@ def _opens(calls: list[_Call], folder: str) -> int:
     """Return the number of opens of files of samples, without those of the accounting of the page cache, which read
     nothing: these have O_NONBLOCK or O_PATH, or are followed by posix_fadvise().
     """
-    of_samples = [call for call in calls if call.path.startswith(folder) and _SAMPLES.fullmatch(Path(call.path).name)]
+    of_samples = [call for call in calls if _is_of_samples(call.path, folder)]
     to_read = [call for call in of_samples if call.name == "openat" and not _OF_ACCOUNTING.search(call.parameters)]
     return len(to_read) - sum(call.name == "fadvise64" for call in of_samples)
 

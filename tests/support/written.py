@@ -20,7 +20,9 @@ def first_part(dataset: Dataset, container: int) -> int:
 
 
 def write(path: str | Path, dataset: Dataset, number: int) -> None:
-    """Write file `number` of a dataset to a path."""
+    """Write file `number` of a dataset to a path. A file of a store is in a folder of its own."""
+    if dataset.facts.is_store:
+        Path(path).parent.mkdir(exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         FORMATS[dataset.format].write(descriptor, dataset, number)

@@ -10,6 +10,7 @@ from dlio_hpc.core.formats.hdf5 import hdf5_format
 from dlio_hpc.core.formats.images import image_format
 from dlio_hpc.core.formats.parquet import parquet_format
 from dlio_hpc.core.formats.resized import ResizingReader
+from dlio_hpc.core.formats.zarr import zarr_format
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -28,6 +29,7 @@ FORMATS: dict[str, Format] = {
     "indexed": Format(
         indexed.write, indexed.reader, indexed.fault, indexed.expected, contents=indexed.contents, sizes=indexed.sizes
     ),
+    "zarr": Format(zarr_format.write, zarr_format.reader, zarr_format.fault),
     "null": Format(null.write, null.reader, null.fault),
 }
 

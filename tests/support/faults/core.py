@@ -45,6 +45,8 @@ DATASETS: dict[str, tuple[str, ...]] = {
     "hdf5 gzip": ("dataset.format=hdf5", "dataset.compression=gzip", "dataset.random_bits=4"),
     "npy": ("dataset.format=npy",),
     "tar": ("dataset.format=tar", "reader.shuffle.samples=false"),
+    "zarr": ("dataset.format=zarr", "dataset.chunk=[1, 10, 100]", "dataset.compression=zstd"),
+    "zarr shards": ("dataset.format=zarr", "dataset.chunk=[1, 10, 100]", "dataset.zarr={shard: [2, 10, 100]}"),
     "jpeg": ("dataset.format=jpeg", *_IMAGES),
     "png": ("dataset.format=png", *_IMAGES),
     "parquet": ("dataset.format=parquet", "dataset.row_group=2"),
