@@ -143,6 +143,15 @@ class OneSlurm(LoadFileScheduling):  # type: ignore[misc]
         file: str = super()._split_scope(nodeid)
         return "slurm" if file.endswith(_SLURM) else file
 
+    def _assign_work_unit(self, node: Any) -> None:
+        """Give a worker files until it has two tests to run, because it runs a test only when it knows the next one.
+        pytest-xdist gives a worker that replaces another one a single file, and waits without an end if the file has no
+        tests left.
+        """
+        super()._assign_work_unit(node)
+        while self.workqueue and self._pending_of(self.assigned_work[node]) < 2:
+            super()._assign_work_unit(node)
+
 
 def is_heavy(item: Any) -> bool:
     return any(marker.name in _HEAVY for marker in item.iter_markers())
