@@ -661,7 +661,7 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             dataset.existing is None and dataset.largest > facts.most,
-            f"format={kind}: a sample must be smaller than {units.format_size(facts.most + 1)}; lower its size",
+            f"format={kind}: a sample must be smaller than {units.format_size(facts.most + 1)}; lower the size",
         ),
         (
             not facts.holds_columns and (dataset.columns is not None or dataset.row_group is not None),

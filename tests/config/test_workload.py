@@ -205,7 +205,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ),
         (
             ("dataset.format=tar", "dataset.sample={bytes: 8 GiB}"),
-            "dataset: format=tar: a sample must be smaller than 8 GiB; lower its size",
+            "dataset: format=tar: a sample must be smaller than 8 GiB; lower the size",
         ),
         (
             (*_ARRAYS, *_SHARDS, "reader.by_array=true"),

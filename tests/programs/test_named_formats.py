@@ -105,3 +105,45 @@ def test_names_show_the_compression_of_records() -> None:
     mixed = keys | {"reader.shuffle.samples": DerivedValue(True, "medium", "why")}
     assert named_formats.compression(mixed, ["a.tfrecord.gz"]) == {}, "no workload has it"
     assert named_formats.compression(_keys(reader__shuffle__files=True), ["a.bin.gz"]) == {}
+
+
+def test_indexes_and_metadata_beside_the_files_show_the_format() -> None:
+    tokens = named_formats.of_names(["/d/a.bin", "/d/b.bin"], {"/d/a.idx", "/d/b.idx"})
+    assert (tokens and tokens.name) == "indexed"
+    assert named_formats.of_names(["/d/a.bin", "/d/b.bin"], {"/d/a.idx"}) is None
+    for names in (["0.0", "0.1"], ["c/0/0", "c/0/1"], ["0/0", "0/1"], ["c.0.0", "c.0.1"]):
+        for metadata in (".zarray", "zarr.json"):
+            paths = [f"/d/{array}.zarr/t/{name}" for array in ("a", "b") for name in names]
+            form = named_formats.of_names(paths, {"/d/a.zarr/t/" + metadata, "/d/b.zarr/t/" + metadata})
+            assert (form and (form.name, form.stores)) == ("zarr", 2), paths
+    assert named_formats.of_names(["/d/1/2", "/d/1/3"], {"/d/readme"}) is None
+    assert named_formats.is_part("/d/a.zarr/.zattrs", "zarr")
+    assert named_formats.is_part("/d/a.idx", "indexed")
+    assert not named_formats.is_part("/d/a.idx", "raw")
+
+
+def test_chunks_are_samples_of_their_arrays() -> None:
+    keys = _keys(
+        dataset__files=24, reader__batch_size=8, reader__shuffle__files=True, reader__interleave=None,
+        dataset__sample__stdev=30, reader__reopen=False,
+    )  # fmt: skip
+    form = NamedFormat("zarr", "chunks", 2)
+    made = keys | named_formats.fitted(keys, form, 5000)
+    named_formats.withdraw(made)
+    assert {key: made[key].value for key in ("dataset.files", "dataset.samples_per_file", "dataset.sample.bytes")} == {
+        "dataset.files": 2, "dataset.samples_per_file": 12, "dataset.sample.bytes": 5000
+    }  # fmt: skip
+    assert (made["reader.shuffle.samples"].value, made["reader.shuffle.files"].value) == (True, True)
+    assert made["reader.batch_size"].confidence == "low"
+    assert not {"reader.interleave", "dataset.sample.stdev", "reader.reopen"} & set(made)
+    known = named_formats.fitted(_keys(dataset__files=24, dataset__samples_per_file=3, reader__shuffle__files=True, reader__batch_size=8), NamedFormat("zarr", "chunks", 1), 15000)  # fmt: skip
+    assert (known["dataset.samples_per_file"].value, known["dataset.chunk"].value) == (72, 15000)
+    assert known["reader.shuffle.files"].confidence == "unknown"
+
+
+def test_sequences_that_are_opened_one_by_one_are_read_as_megatron_reads_without_maps() -> None:
+    form = NamedFormat("indexed", "index")
+    keys = _keys(dataset__samples_per_file=50, reader__reopen=True)
+    assert named_formats.fitted(keys, form, 250_000)["reader.mode"].value == "framework"
+    assert set(named_formats.fitted(_keys(dataset__samples_per_file=50), form, 250_000)) == {"dataset.format"}
+    assert named_formats.fitted(_keys(), form, 5000) == {}, "a file of one sample is no sequence of documents"

@@ -23,7 +23,7 @@ _NOT_SHOWN = {"herbarium_sheets", "ledger_pretrain", "papers_sage", "ecg_stream"
 # Trainings that read in a loop of their own, of which nothing but their arithmetic says that they train.
 _NOT_RECORDED = {"galaxy_stamps", "taxi_lines"}
 # Formats that no workload has. The nearest one has medium confidence at most.
-_FOREIGN = {"lmdb", "zarr"}
+_FOREIGN = {"lmdb"}
 
 
 def _case(name: str) -> Case:

@@ -104,18 +104,17 @@ PROGRAMS: dict[str, Truth] = {
         1,
         ("torch", "zarr"),
         {
-            # A chunk is a file of four samples. Chunks come in random order, the samples of a chunk in theirs. An item
-            # of the DataLoader is a chunk: its batch_size is 4, a batch has 16 samples.
+            # An array of 120 chunks, each a file of four samples. Chunks come in random order, the samples of a chunk
+            # in theirs. An item of the DataLoader is a chunk: its batch_size is 4, a batch has 16 samples.
             "dataset.format": "zarr",
-            "dataset.files": 120,
-            "dataset.samples_per_file": 4,
+            "dataset.files": 1,
+            "dataset.samples_per_file": 480,
             "dataset.sample.bytes": 3 * 64 * 64 * 4,
             "reader.load": "on_demand",
             "reader.batch_size": 16,
             "reader.read_threads": 2,
             "reader.prefetch": 4,
-            "reader.shuffle.files": True,
-            "reader.shuffle.samples": False,
+            "reader.shuffle.samples": True,
             "train.epochs": 6,
             "train.steps": None,
             # After every second epoch.

@@ -108,9 +108,9 @@ def derive(
     if not data:
         return Derived({}, [], roles, training_check.against(roles, {}, None, 1), requests is not None)
     reads = _reads(data, requests)
-    subject = _Subject(
-        log, roles, data, reads, requests, file_formats.detect(data, None if reads is None else requests, reads_content)
-    )
+    traced, others = None if reads is None else requests, {role.file.path for role in roles if role.file.bytes_read}
+    kind = file_formats.detect(data, traced, reads_content, others)
+    subject = _Subject(log, roles, data, reads, requests, kind)
     keys, pace, observed = (_by_counters if reads is None else _by_trace)(subject)
     workers = 1 if reads is None else reads.workers
     reasons = training_check.against(roles, keys, None if reads is None else pace, workers)
@@ -125,6 +125,7 @@ def derive(
         made |= other_candidates.judged(made, observed, subject.kind.loads_files)
     made |= named_formats.compression(made, [file.path for file in data])
     made |= named_formats.fitted(made, subject.kind.form, int(np.median([file.size for file in data])))
+    named_formats.withdraw(made)
     fitting.fit(made)
     made |= _in_lines(made)
     made |= unproven.limited(made, workers)
@@ -693,6 +694,7 @@ def _in_memory(
 
 def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGroup]:
     files = [*file_roles.of(subject.roles, "auxiliary file"), *file_roles.of(subject.roles, "output")]
+    files = [file for file in files if not named_formats.is_part(file.path, keys["dataset.format"].value)]
     steps = _steps(subject, keys)
     made = auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, steps)
     if subject.reads is None:

@@ -6,7 +6,7 @@ candidate that agrees best with the log is chosen.
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,9 +62,12 @@ class LogFormat(NamedTuple):
         return self.is_image or (self.name.value in ("npz", "raw") and self.mode.value == "framework")
 
 
-def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: bool = False) -> LogFormat:
+def detect(
+    data: Sequence[FileStats], requests: Requests | None, reads_content: bool = False, others: Collection[str] = ()
+) -> LogFormat:
     """Return the format of a dataset and how the dataset was read. requests: all requests of the trace; None without a
     trace. reads_content: True to read the beginning of a few files, if this machine has them.
+    others: paths of the other files that the program read.
     """
     content = content_sniff.look({file.path: file.size for file in data}) if reads_content else None
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
@@ -84,7 +87,7 @@ def detect(data: Sequence[FileStats], requests: Requests | None, reads_content: 
         _index_reads(data, requests) if is_hdf5 and requests is not None else 0,
         marks.head if marks is not None and name.value == "raw" and marks.headed > 0.5 else None,
         DerivedValue(content.sample_bytes, "medium", content.sizes) if content and content.sample_bytes else None,
-        content.form if content is not None else named_formats.of_names([file.path for file in data]),
+        content.form if content is not None else named_formats.of_names([file.path for file in data], others),
     )
 
 

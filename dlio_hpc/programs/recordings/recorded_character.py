@@ -127,16 +127,23 @@ def _workload(
         loop = own_loop.of(program.ranks, data)
         against = own_loop.reasons(loop, recorded_checkpoints.models(program))
         keys = recorded_values.of_own_loop(program, data, loop) if not against or is_forced else {}
-        return keys | _of_form(keys, data), against
+        return _of_form(keys, data, program), against
     against = recorded_training.reasons(program, made)
     keys = recorded_values.values(program, made, data) if not against or is_forced else {}
-    return keys | _of_form(keys, data), against
+    return _of_form(keys, data, program), against
 
 
-def _of_form(keys: dict[str, DerivedValue], data: RecordedData) -> dict[str, DerivedValue]:
-    """Return the keys that change if the files have a special format of raw files, such as that of images."""
-    form = None if data.form and not data.is_mapped else named_formats.of_names(list(data.files))
-    return named_formats.fitted(keys, form, data.usual, data.is_mapped) if keys else {}
+def _of_form(keys: dict[str, DerivedValue], data: RecordedData, program: RecordedProgram) -> dict[str, DerivedValue]:
+    """Return the keys after the changes for a special format of raw files, such as that of images."""
+    if not keys:
+        return keys
+    others = {path for rank in program.ranks for process in rank.processes for path in process.files.values()}
+    form = named_formats.of_names(list(data.files), others)
+    if data.form and not data.is_mapped and (form is None or not form.stores):
+        return keys
+    changed = keys | named_formats.fitted(keys, form, data.usual, data.is_mapped)
+    named_formats.withdraw(changed)
+    return changed
 
 
 def _notes(
