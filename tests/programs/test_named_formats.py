@@ -136,7 +136,10 @@ def test_chunks_are_samples_of_their_arrays() -> None:
     assert (made["reader.shuffle.samples"].value, made["reader.shuffle.files"].value) == (True, True)
     assert made["reader.batch_size"].confidence == "low"
     assert not {"reader.interleave", "dataset.sample.stdev", "reader.reopen"} & set(made)
-    known = named_formats.fitted(_keys(dataset__files=24, dataset__samples_per_file=3, reader__shuffle__files=True, reader__batch_size=8), NamedFormat("zarr", "chunks", 1), 15000)  # fmt: skip
+    several = _keys(
+        dataset__files=24, dataset__samples_per_file=3, reader__shuffle__files=True, reader__batch_size=8
+    )  # fmt: skip
+    known = named_formats.fitted(several, NamedFormat("zarr", "chunks", 1), 15000)
     assert (known["dataset.samples_per_file"].value, known["dataset.chunk"].value) == (72, 15000)
     assert known["reader.shuffle.files"].confidence == "unknown"
 
