@@ -115,11 +115,10 @@ class Tally:
         self.starts.append(started)
         self.sizes.append(UNKNOWN)
 
-    def map(self, started: float, count: int, before: procfs.PageFaults) -> None:
-        """Count `count` bytes of samples that were copied from a mapped file. started: start of the copy, which ends
-        now. before: page faults of this thread until then.
+    def map(self, count: int, before: procfs.PageFaults) -> None:
+        """Count `count` bytes of samples that were copied from mapped files. before: page faults of this thread until
+        then.
         """
-        self.timed(started)
         after = procfs.page_faults()
         self.bytes_read += count
         self.major_faults += after.major - before.major

@@ -121,7 +121,7 @@ class _Container(NamedTuple):
     """
 
     layout: FileLayout
-    tokens: Rows | None = None
+    tokens: memoryview | None = None
 
     def close(self) -> None:
         """Do nothing: maps end with their last view."""
@@ -298,19 +298,21 @@ class _MappedReader(_PieceReader):
             raise unopened(path, fault) from fault
         if end > len(tokens):
             raise unplanned(f"{path} ends at byte {len(tokens)}, but its index states {end} bytes: it is truncated")
-        return _Container(layout, tokens)
+        return _Container(layout, tokens.data)
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Copy the sample at each of `places` into the beginning of the corresponding row."""
         pieces_of_samples = self._pieces(places, tally)
-        rows = zip(places.file.tolist(), places.size.tolist(), pieces_of_samples, buffer.rows, strict=False)
-        for container, whole, pieces, row in rows:
-            tokens = self._containers.get(container, tally).tokens
-            assert tokens is not None
-            before, started = procfs.page_faults(), now()
+        files = places.file.tolist()
+        tokens = {container: self._containers.get(container, tally).tokens for container in dict.fromkeys(files)}
+        before = procfs.page_faults()
+        for container, pieces, (row,) in zip(files, pieces_of_samples, buffer.views, strict=False):
+            mapped, started = tokens[container], now()
+            assert mapped is not None
             for offset, size, first in pieces:
-                row[first : first + size] = tokens[offset : offset + size]
-            tally.map(started, whole, before)
+                row[first : first + size] = mapped[offset : offset + size]
+            tally.timed(started)
+        tally.map(int(places.size.sum()), before)
 
 
 def _located(layout: FileLayout, within: Numbers) -> list[list[Piece]]:

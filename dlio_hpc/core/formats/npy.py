@@ -135,7 +135,8 @@ class _MappedReader(WholeFileReader):
     def _copy(self, place: Place, row: Rows, tally: Tally) -> None:
         before, started = procfs.page_faults(), now()
         super()._copy(place, row, tally)
-        tally.map(started, place.size, before)
+        tally.timed(started)
+        tally.map(place.size, before)
 
 
 def _map(is_sample: bool, path: str, tally: Tally) -> list[Array]:
