@@ -141,7 +141,7 @@ def test_each_sample_once_in_the_same_order(
         (("reader.direct=true",), "no chunk, no compression"),
         (("reader.engine=io_uring",), "no chunk, no compression"),
         (("dataset.compression=lzf",), "compression=lzf: tfrecord files take gzip or zlib; lzf is for hdf5 only"),
-        (("dataset.format=npz",), "compression=zlib: npz files take gzip; zlib is for tfrecord only"),
+        (("dataset.format=npz",), "compression=zlib: npz files take gzip; zlib is for tfrecord or zarr"),
     ],
     ids=str,
 )
