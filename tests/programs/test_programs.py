@@ -107,7 +107,7 @@ def test_logs_are_small_in_all() -> None:
     """The logs of the programs that were set aside are not among them, nor those that have recordings beside them."""
     logs = LOGS
     assert _size(logs / "visitors") < _MOST_RECORDED
-    apart = [_size(logs / part) for part in ("unseen", "strangers", "newcomers")]
+    apart = [_size(logs / part) for part in ("unseen", "strangers", "newcomers", "outsiders")]
     assert max(apart) < _MOST_UNSEEN
     assert _size(logs) - sum(apart) - _size(logs / "visitors") < _MOST
 

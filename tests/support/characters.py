@@ -17,7 +17,7 @@ from tests.support.places import LOGS
 from tests.support.programs import PROGRAMS
 from tests.unseen.truth import PROGRAMS as UNSEEN
 
-Half = Literal["known", "unseen", "strangers", "newcomers", "visitors"]
+Half = Literal["known", "unseen", "strangers", "newcomers", "visitors", "outsiders"]
 # Keys that no log shows, or that are not derived.
 _NOT_DERIVED = {"reader.loader", "reader.preprocess_time", "reader.drop_last"}
 # Sections of a workload that a program may lack.
