@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from dlio_hpc.programs.characterize.characterize import Character
     from dlio_hpc.programs.reports.check_page import Checked
 
+# Smallest --tolerance. A smaller value is meant as a difference.
+_LEAST = 0.5
+
+
+def _similarity(value: str) -> units.Share:
+    """Parse the smallest pattern similarity that passes. Raise ValueError if the value is not a share, or so small that
+    it is meant as the largest difference.
+    """
+    share = units.share(value)
+    if share < _LEAST:
+        raise ValueError(
+            f"found {value}, a similarity of {share:.0%}, with which nearly all runs pass; to allow a difference of "
+            f"{share:.0%}, write {1 - share:.0%}"
+        )
+    return share
+
 
 @click.command(context_settings=SETTINGS)
 @argument("logs", nargs=-1, required=True, type=PATH, metavar="RECORDING|LOG|DIR...")
@@ -38,8 +54,8 @@ if TYPE_CHECKING:
 @option("--check", is_flag=True, help="Run the workload on a small dataset, and judge its requests and steps.")
 # Without an environment variable: DLIO_HPC_TOLERANCE is the tolerance of compare, which is a drop.
 @click.option(
-    "--tolerance", callback=parsed(units.share), metavar="NUMBER", default="0.95", show_default=True,
-    help="Smallest pattern similarity that passes --check, from 0 to 1.",
+    "--tolerance", callback=parsed(_similarity), metavar="NUMBER", default="0.95", show_default=True,
+    help="Smallest pattern similarity that passes --check, from 0.5 to 1. A value of a step may differ by the rest.",
 )  # fmt: skip
 @option(
     "-s",

@@ -290,7 +290,10 @@ class Existing(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         parts = self.glob.split("/")
         if not self.glob or "" in parts or ".." in parts or "." in parts or "\0" in self.glob:
-            raise ValueError(f"glob {self.glob!r} must be a path relative to the data directory, such as train/*.jpg")
+            raise ValueError(
+                f"glob {self.glob!r} must be a path relative to the data directory, such as train/*.jpg, without '.' "
+                "and '..' and without a slash at its beginning or end"
+            )
         if self.sample_bytes is not None and self.sample_bytes < 1:
             raise ValueError("sample_bytes must be at least 1")
 
@@ -692,7 +695,7 @@ def _check(dataset: Dataset) -> None:
     _check_tokens(dataset)
     if dataset.arrays is not None:
         _check_arrays(dataset, dataset.arrays)
-    if dataset.is_chunked:
+    if dataset.is_chunked and dataset.existing is None:
         _check_chunk(dataset)
     if facts.holds_columns and dataset.existing is None:
         _check_columns(dataset)

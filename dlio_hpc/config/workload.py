@@ -386,9 +386,9 @@ def _read(name: str) -> Draft:
 
 
 # Keys of a dataset that the scan of existing files sets.
-_SCANNED = (
-    "files", "samples_per_file", "sample", "chunk", "columns", "row_group", "compression", "level", "random_bits",
-    "compression_ratio",
+SCANNED_KEYS = (
+    "files", "samples_per_file", "sample", "chunk", "zarr", "columns", "row_group", "documents", "compression", "level",
+    "random_bits", "compression_ratio",
 )  # fmt: skip
 
 
@@ -399,7 +399,7 @@ def _unused(data: dict[str, Any], source: str) -> Iterator[str]:
     dataset = data.get("dataset")
     if not isinstance(dataset, dict) or dataset.get("existing") is None:
         return
-    if keys := [f"dataset.{key}" for key in _SCANNED if dataset.get(key) is not None]:
+    if keys := [f"dataset.{key}" for key in SCANNED_KEYS if dataset.get(key) is not None]:
         yield (
             f"{source}: {', '.join(keys)}: no effect with dataset.existing, because the scan of the files sets "
             f"{'it' if len(keys) == 1 else 'them'}; leave {'it' if len(keys) == 1 else 'them'} out"

@@ -175,6 +175,11 @@ def check(dataset: Dataset, reader: Reader) -> None:
             f"reader.mapped=true needs format={_MAPPING}; files of format={kind} are not mapped, so leave mapped false",
         ),
         (
+            reader.mapped and reader.direct,
+            "reader.mapped and reader.direct exclude each other: the kernel maps pages of its cache; leave one of them "
+            "out",
+        ),
+        (
             reader.mapped and not framework,
             f"reader.mapped=true needs reader.mode=framework, not {reader.mode}: set reader.mode=framework",
         ),

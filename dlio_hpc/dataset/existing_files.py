@@ -99,6 +99,10 @@ def _of_stores(folder: str, pattern: str, stores: Stores) -> list[str]:
     names = [os.path.relpath(stores.file(path), folder) for path in paths if stores.is_store(path)]
     if not names:
         hint = f", such as {matches[0]}, is one" if matches else " in this place"
+        parts = matches[0].split("/") if matches else []
+        above = ("/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
+        inside = next((name for name in above if stores.is_store(os.path.join(folder, name))), None)
+        hint += f"; it is inside of {inside}: give --existing {inside}" if inside else ""
         raise ConfigError(
             f"--existing {pattern}: no {stores.kind} in {folder} matches: {'nothing' if not matches else 'no match'}"
             f"{hint}; the pattern is relative to --data"

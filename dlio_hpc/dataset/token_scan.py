@@ -53,8 +53,8 @@ def _runs(path: str, index: TokenIndex, sample_bytes: int) -> ScannedFile:
     if rest or tokens < 2:
         raise ConfigError(
             f"{path} has tokens of {index.item} bytes ({index.dtype}), so existing.sample_bytes={sample_bytes} is not "
-            "a whole number of two or more tokens; for sequences of N tokens, set it to N + 1 tokens, such as "
-            f"{2049 * index.item}"
+            f"a whole number of two or more tokens; {sample_bytes} tokens are {sample_bytes * index.item} bytes. For "
+            f"sequences of N tokens, set it to N + 1 tokens, such as {2049 * index.item}"
         )
     total = int(index.lengths.sum(dtype=np.int64))
     count = max(0, (total - 1) // (tokens - 1))

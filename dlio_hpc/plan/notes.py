@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc.base import redaction, units
 from dlio_hpc.config import image_keys
 from dlio_hpc.config.checkpoint_keys import USUAL_REQUEST, Checkpoint, StatePrecision
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.dataset.rank_shares import share
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Point, Study
@@ -141,6 +143,7 @@ def _unused_keys(workload: Workload, nodes: int) -> Iterator[str]:
         )
     if reader.drop_cache and not workload.reads_samples:
         yield f"reader.drop_cache: no effect, because {workload.kind_in_words} reads no samples"
+    yield from _unused_dataset_keys(workload.dataset)
     has_preprocessing = bool(reader.preprocess_time)
     if reader.preprocess_threads > 1 and reader.loader == "native" and not has_preprocessing:
         yield "reader.preprocess_threads: no effect without reader.preprocess_time, the time of a sample"
@@ -155,6 +158,26 @@ def _unused_keys(workload: Workload, nodes: int) -> Iterator[str]:
         yield "metadata.shift_nodes: no effect on a single node, where each rank works on its own files"
     if workload.checkpoint is not None:
         yield from _unused_checkpoint_keys(workload.checkpoint)
+
+
+def _unused_dataset_keys(dataset: Dataset) -> Iterator[str]:
+    """Yield a note for each key of a dataset that has another effect than its value suggests."""
+    stdev, step = dataset.sample.stdev, dataset.facts.size_step
+    if dataset.existing is None and stdev is not None and stdev < step:
+        yield (
+            f"dataset.sample.stdev={stdev}: sizes in format={dataset.format} change in steps of {step} bytes, so most "
+            "samples have the same size"
+        )
+    if dataset.blend is not None and dataset.files % len(dataset.blend):
+        groups = [share(dataset.files, len(dataset.blend), group) for group in range(len(dataset.blend))]
+        sizes = ", ".join(str(end - first) for first, end in groups)
+        yield f"dataset.blend: {dataset.files} files cannot be divided evenly; the weights stand for {sizes} files"
+    if dataset.existing is not None and dataset.joins_documents:
+        tokens = dataset.sample.size // dataset.sample.item_bytes
+        yield (
+            f"dataset.existing.sample_bytes: a sample has {tokens:,} tokens of {dataset.sample.array_dtype}, for "
+            f"sequences of {tokens - 1:,} tokens"
+        )
 
 
 def _unused_checkpoint_keys(checkpoint: Checkpoint) -> Iterator[str]:

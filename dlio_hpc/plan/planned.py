@@ -1,6 +1,7 @@
 """Planning of a study and its jobs from the options of a command."""
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +22,8 @@ from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.plan import Plan
 
 # Prefix of an override that sets a key of the site profile and not of the workload.
-# Keys that a scan of existing files determines.
-_SCANNED = ("dataset.files", "dataset.samples_per_file", "dataset.sample.bytes")
+# What to set instead of a key of the dataset that the scan of existing files determines.
+_INSTEAD = {"documents": "; to read runs of tokens across documents, set dataset.existing.sample_bytes"}
 _SITE = "site."
 # Number of measured runs of each point if two file systems, A and B, are compared. The order is A B B A A B B A.
 _PAIRS = 4
@@ -88,7 +89,14 @@ def _small_requests(drafted: Planned) -> Iterator[str]:
     """Yield a note for each size of requests that is so small that it may be meant in KiB or MiB."""
     for run in (run for job in drafted.jobs for run in job.runs):
         reader, checkpoint, sample = run.workload.reader, run.workload.checkpoint, run.workload.dataset.sample_bytes
-        size = reader.transfer_size
+        size, dataset = reader.transfer_size, run.workload.dataset
+        chunk = math.prod(dataset.chunk_shape or ()) * dataset.sample.item_bytes
+        if dataset.chunk is not None and dataset.existing is None and chunk < min(_SMALL_BYTES, sample):
+            yield (
+                f"dataset.chunk: a chunk has {units.format_size(chunk)}, so a sample takes "
+                f"{units.counted(-(-sample // chunk), 'chunk')}{_with_unit(chunk)}; if a number of samples is meant, "
+                f"give the shape of a chunk, which counts samples first: dataset.chunk.shape=[{chunk}, ...]"
+            )
         if size is not None and (size < min(_SMALL_BYTES, sample) or size * _MANY < sample):
             requests = f"a sample of {units.format_size(sample)} takes {units.counted(-(-sample // size), 'request')}"
             yield f"reader.transfer_size is {units.format_size(size)}, so {requests}{_with_unit(size)}"
@@ -334,7 +342,12 @@ def _folders(options: Options) -> tuple[str, ...]:
 
 def _existing(options: Options) -> tuple[str, ...]:
     """Return the override of the workload for the option --existing."""
-    return () if options.existing is None else (f"dataset.existing.glob={json.dumps(options.existing)}",)
+    if options.existing is None:
+        return ()
+    pattern = options.existing.rstrip("/") or options.existing  # the shell completes the name of a folder with a slash
+    while pattern.startswith("./") and len(pattern) > 2:
+        pattern = pattern[2:]
+    return (f"dataset.existing.glob={json.dumps(pattern)}",)
 
 
 def _check_scanned(options: Options, overrides: tuple[str, ...]) -> None:
@@ -344,10 +357,13 @@ def _check_scanned(options: Options, overrides: tuple[str, ...]) -> None:
     if options.existing is None and not any(text.startswith("dataset.existing") for text in overrides):
         return
     for text in overrides:
-        key = text.partition("=")[0].strip()
-        if key in _SCANNED:
+        key, _, value = text.partition("=")
+        section, _, name = key.strip().partition(".")
+        name = name.partition(".")[0]
+        if section == "dataset" and name in workload.SCANNED_KEYS and value.strip() not in ("null", "~", ""):
             raise ConfigError(
-                f"-S {text} has no effect with --existing: the existing files determine {key}; leave it out"
+                f"-S {text} has no effect with --existing: the existing files determine {key.strip()}; leave it out"
+                f"{_INSTEAD.get(name, '')}"
             )
 
 

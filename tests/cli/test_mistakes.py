@@ -25,6 +25,7 @@ import pytest
 from dlio_hpc.base import own_commands
 from dlio_hpc.cli import verbs
 from dlio_hpc.config import site, workload
+from dlio_hpc.dataset import token_index
 from dlio_hpc.files import rundir
 from tests.conftest import runner
 from tests.support import planning, recordings, studies
@@ -2078,9 +2079,44 @@ FIRST_LOOKS = (
             ("no dataset npz-", "/nosuch (the folder does not exist)")),
 )  # fmt: skip
 
+_INDEXED = DEMO + "-S dataset.format=indexed -S 'dataset.sample={shape: [65], dtype: int32}' "
+_BINS = "-S dataset.format=indexed -d data --existing '*.bin' "
+_TOKENS = {
+    "data/a.bin": bytes(4 * 8200),
+    "data/a.idx": b"".join(token_index.encoded(np.full(10, 820, np.int64), "int32")),
+}
+NEW_FORMATS = (
+    *(Mistake(f"key of generated files with existing ones: {key}", DEMO + f"-d data --existing '*' -S dataset.{key}",
+              (f"-S dataset.{key} has no effect with --existing", "leave it out"), {"data/a.bin": b"x"})
+      for key in ("row_group=10", "columns=[a]", "chunk.shape=[4,16,16]", "zarr.version=2",
+                  "compression=zstd", "random_bits=4", "documents.tokens=100")),
+    Mistake("runs across documents of existing files", DEMO + _BINS + "-S dataset.documents.tokens=9",
+            ("set dataset.existing.sample_bytes",), _TOKENS),
+    Mistake("tokens in place of bytes", DEMO + _BINS + "-S dataset.existing.sample_bytes=4097",
+            ("4097 tokens are 16388 bytes",), _TOKENS),
+    Mistake("bytes of a sample that are tokens", DEMO + _BINS + "-S dataset.existing.sample_bytes=4096",
+            ("a sample has 1,024 tokens of int32, for sequences of 1,023 tokens",), _TOKENS, code=0),
+    Mistake("samples in place of bytes of a chunk", DEMO + "-S dataset.format=zarr -S dataset.chunk=64",
+            ("note: dataset.chunk: a chunk has 64 B, so a sample takes", "give the shape of a chunk"), code=0),
+    Mistake("glob of a file with a slash at its end", DRY,
+            ("glob 'x.zarr/' must be a path relative to the data directory", "without a slash at its beginning or end"),
+            _w("name: w\ndataset: {format: raw, files: 1, samples_per_file: 1, sample: {bytes: 1}, "
+               "existing: {glob: x.zarr/}}\n")),
+    Mistake("groups of a blend", _INDEXED + "-S dataset.files=3 -S 'dataset.blend=[0.7,0.3]'",
+            ("note: dataset.blend: 3 files cannot be divided evenly; the weights stand for 1, 2 files",), code=0),
+    Mistake("map and O_DIRECT", DEMO + "-S dataset.format=npy -S reader.mapped=true -S reader.direct=true",
+            ("reader.mapped and reader.direct exclude each other",)),
+    Mistake("small differences of sizes in archives",
+            DEMO + "-S dataset.format=tar -S 'dataset.sample={bytes: 150 KiB, stdev: 100}'",
+            ("note: dataset.sample.stdev=100: sizes in format=tar change in steps of 512 bytes",), code=0),
+    Mistake("difference in place of a similarity", "dlio-hpc characterize two.h5 --check --tolerance 5%",
+            ("found 5%, a similarity of 5%", "to allow a difference of 5%, write 95%")),
+    Mistake("export of a history", "dlio-hpc export", ("did you mean 'history'?",)),
+)  # fmt: skip
+
 
 TABLES = {
-    "first looks": FIRST_LOOKS,
+    "first looks": FIRST_LOOKS, "new formats": NEW_FORMATS,
     "sections": SECTIONS, "words": WORDS,
     "nearby": NEARBY,
     "blanks": BLANKS,
