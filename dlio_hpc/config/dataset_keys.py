@@ -260,6 +260,8 @@ class Scan(Struct, frozen=True, forbid_unknown_fields=True):
     """
     columns: dict[str, units.Size] = {}
     """Bytes of each column in all Parquet files, by the names of the file. Example: {label: 12 KiB}"""
+    gaps: units.Natural = 0
+    """Number of files of chunks that Zarr stores lack. Their values are the fill value. Example: 3"""
 
 
 class Existing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -846,6 +848,10 @@ def _check_tokens(dataset: Dataset) -> None:
             len(dataset.blend or ()) > dataset.files and (dataset.existing is None or dataset.scan is not None),
             f"blend: {len(dataset.blend or ())} weights for {counted(dataset.files, 'file')}; use at least one file "
             "for each weight",
+        ),
+        (
+            dataset.blend is not None and not math.isfinite(sum(dataset.blend) * BLEND_STEPS),
+            "blend: the weights are too large; divide all of them by the largest",
         ),
         (
             dataset.blend is not None and min(dataset.blend) * BLEND_STEPS < sum(dataset.blend),

@@ -348,7 +348,8 @@ def spans_read(dataset: Dataset, reader: Reader) -> tuple[tuple[int, int | None]
 
 def keeps_handles(dataset: Dataset, reader: Reader) -> bool:
     """Return whether a file stays open after a sample was read, so that other samples of the file can be read."""
-    if not dataset.facts.holds_data or dataset.is_packed or by_streams(dataset, reader):
+    facts = dataset.facts
+    if not facts.holds_data or facts.is_store or dataset.is_packed or by_streams(dataset, reader):
         return False
     if reader.mode == "framework":
         return dataset.facts.stays_open

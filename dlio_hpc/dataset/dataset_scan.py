@@ -58,9 +58,17 @@ def described(dataset: Dataset, place: ScanFolders, report: Report) -> Dataset:
         index = _indexed(folder, listing, dataset, report)
         report(_summary(index, time.monotonic() - started))
     try:
-        return _with_scan(dataset, index)
+        return _with_scan(dataset, index, _gaps(dataset, index, place.data, report))
     except ValueError as fault:
         raise ConfigError(f"--existing {dataset.existing.glob}: {fault}") from fault
+
+
+def _gaps(dataset: Dataset, index: SampleIndex, data: str, report: Report) -> int:
+    """Return how many files of chunks the stores of a dataset lack; 0 for other formats."""
+    if not dataset.facts.is_store:
+        return 0
+    paths = [os.path.join(data, index.name(number)) for number in range(index.files)]
+    return sum(existing_files.in_parallel(zarr_scan.gaps, paths, _progress(report, "counted")))
 
 
 def _listed(dataset: Dataset, data: str, report: Report) -> Listing:
@@ -228,8 +236,9 @@ def _key_of(dtype: str) -> str:
     return "dtype" if dtype in ITEM_BYTES else "stored_dtype"
 
 
-def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
-    """Return the dataset with the keys that describe the scanned files. Raise ValueError if the keys of the dataset do
+def _with_scan(dataset: Dataset, index: SampleIndex, gaps: int) -> Dataset:
+    """Return the dataset with the keys that describe the scanned files. gaps: number of files of chunks that are
+    missing. Raise ValueError if the keys of the dataset do
     not allow these files.
     """
     counts, array = np.diff(index.starts), index.array
@@ -248,6 +257,7 @@ def _with_scan(dataset: Dataset, index: SampleIndex) -> Dataset:
         needs_library=array is not None and bool(array.obstacle),
         obstacle="" if array is None else array.obstacle,
         columns={name: units.Size(size) for name, size in index.facts.columns},
+        gaps=gaps,
     )
     sample = Sample(bytes=units.Size(max(1, round(index.total / index.samples))))
     most, chunk = int(counts.max()), None

@@ -151,7 +151,9 @@ def _entries(archive: _Archive) -> Iterator[_Entry]:
         elif entry.kind in _PAX or entry.kind == _PAX_OF_ALL:
             new_name, new_size = _properties(archive, entry)
             name, size = new_name or name, new_size if size is None else size
-        elif entry.kind != _LONG_LINK:
+        elif entry.kind == _LONG_LINK:
+            _check_end(archive, entry)
+        else:
             whole = entry._replace(name=name or entry.name, size=entry.size if size is None else size)
             offset, name, size = whole.end, None, None
             _check_end(archive, whole)

@@ -303,6 +303,8 @@ def _fill(dtype: "np.dtype[Any]", value: Any) -> bytes | None:
     if value is None:
         return bytes(dtype.itemsize)
     try:
+        if isinstance(value, (list, dict)) and not (dtype.kind == "c" and len(value) == 2):
+            raise TypeError(value)  # no single value
         if isinstance(value, str) and dtype.kind in "SV":
             return base64.b64decode(value).ljust(dtype.itemsize, b"\0")[: dtype.itemsize]
         if isinstance(value, str) and value.startswith("0x"):

@@ -3,17 +3,22 @@ an array is that of its metadata: .zarray or zarr.json.
 """
 
 import itertools
+import math
 import os
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
-from dlio_hpc.dataset import array_scans, zarr_metadata
+from dlio_hpc.dataset import array_scans, chunk_grid, zarr_metadata
 from dlio_hpc.dataset.sample_index import Array, ScannedFile
 from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 from dlio_hpc.dataset.zarr_store import GROUP, METADATA
 
 # Name of the file with the metadata of all arrays in a group of version 2.
 _CONSOLIDATED = ".zmetadata"
+# Names of files of arrays and groups that are no chunks.
+_NO_CHUNKS = frozenset((*METADATA.values(), GROUP, _CONSOLIDATED, ".zattrs"))
+# Largest number of files of chunks that hold parts of a sample.
+_MOST_PIECES = 100_000
 # Number of folders that are looked at to find the arrays of a group without consolidated metadata.
 _MOST_FOLDERS = 10_000
 
@@ -128,9 +133,29 @@ def scan(path: str) -> ScannedFile:
         raise _damaged(path, reason) from reason
     array_scans.check_array(path, metadata.shape, metadata.dtype)
     sample = metadata.shape[1:]
+    pieces = math.prod(chunk_grid.of(sample, metadata.chunk[1:]))
+    if pieces > _MOST_PIECES:
+        raise ConfigError(
+            f"{path}: a sample is in {pieces} chunks, but at most {_MOST_PIECES} can be read; choose an array with "
+            "larger chunks"
+        )
     chunk = (metadata.chunk[0], *map(min, metadata.chunk[1:], sample))
     form = Array(sample, array_scans.type_name(metadata.dtype), chunk, _compression(metadata), metadata.obstacle)
     return ScannedFile(array_scans.samples(path, None, 0, metadata.shape, metadata.dtype), form)
+
+
+def gaps(path: str) -> int:
+    """Return how many files of chunks an array lacks. path: path of its metadata. Files are counted, and their names
+    are not compared: with files that are no chunks, the result may be too small, and a run then ends at a gap.
+    """
+    try:
+        metadata = zarr_metadata.read(path)
+    except zarr_metadata.UnreadableMetadata as reason:
+        raise _damaged(path, reason) from reason
+    present = 0
+    for _, _, names in os.walk(os.path.dirname(path)):
+        present += sum(name not in _NO_CHUNKS for name in names)
+    return max(0, math.prod(chunk_grid.of(metadata.shape, metadata.stored)) - present)
 
 
 def _compression(metadata: ZarrMetadata) -> str:

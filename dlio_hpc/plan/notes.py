@@ -172,6 +172,11 @@ def _unused_dataset_keys(dataset: Dataset) -> Iterator[str]:
         groups = [share(dataset.files, len(dataset.blend), group) for group in range(len(dataset.blend))]
         sizes = ", ".join(str(end - first) for first, end in groups)
         yield f"dataset.blend: {dataset.files} files cannot be divided evenly; the weights stand for {sizes} files"
+    if dataset.scan is not None and dataset.scan.gaps:
+        yield (
+            f"existing dataset: {units.counted(dataset.scan.gaps, 'file')} of chunks are missing; they hold the fill "
+            "value, and nothing is read for them, so the run reads fewer bytes than its samples have"
+        )
     if dataset.existing is not None and dataset.joins_documents:
         tokens = dataset.sample.size // dataset.sample.item_bytes
         yield (

@@ -64,6 +64,12 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
         )
     remarks = list(dict.fromkeys(text for run in measured if run.storage is not None for text in run.storage.remarks))
     but = f"; but {'; '.join(remarks)}" if remarks else ""
+    gaps = max(scan.gaps if (scan := run.run.workload.dataset.scan) else 0 for run in measured)
+    if gaps:
+        lacking = f"{counted(gaps, 'file')} of chunks are missing and were not read"
+        return Banner(
+            "good", f"Samples are as planned, but {lacking}; {share} of the others was read from storage{but}."
+        )
     return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage{but}.")
 
 

@@ -2104,6 +2104,8 @@ NEW_FORMATS = (
                "existing: {glob: x.zarr/}}\n")),
     Mistake("groups of a blend", _INDEXED + "-S dataset.files=3 -S 'dataset.blend=[0.7,0.3]'",
             ("note: dataset.blend: 3 files cannot be divided evenly; the weights stand for 1, 2 files",), code=0),
+    Mistake("weights of a blend without a sum", _INDEXED + "-S dataset.files=2 -S 'dataset.blend=[1e308,1e308]'",
+            ("blend: the weights are too large",)),
     Mistake("map and O_DIRECT", DEMO + "-S dataset.format=npy -S reader.mapped=true -S reader.direct=true",
             ("reader.mapped and reader.direct exclude each other",)),
     Mistake("small differences of sizes in archives",

@@ -227,6 +227,51 @@ _REFUSED: list[tuple[Callable[[Path], Any], str]] = [
 ]  # fmt: skip
 
 
+def _long_link(size: int) -> Callable[[Path], None]:
+    """Return a function that writes an archive whose first entry is a long name of a link, of a size in base 256."""
+
+    def write(path: Path) -> None:
+        _shard(path)
+        header = bytearray(tarfile.TarInfo("././@LongLink").tobuf(tarfile.GNU_FORMAT))
+        header[124:136] = b"\x80" + size.to_bytes(11, "big")
+        header[156:157] = tarfile.GNUTYPE_LONGLINK
+        header[148:156] = b" " * 8
+        header[148:156] = b"%06o\0 " % sum(header)
+        path.write_bytes(bytes(header) + path.read_bytes())
+
+    return write
+
+
+@pytest.mark.parametrize("size", [1 << 40, 1 << 63, 1 << 80])
+def test_a_long_name_that_is_larger_than_the_archive_is_refused(tmp_path: Path, size: int) -> None:
+    (tmp_path / "data").mkdir()
+    _long_link(size)(tmp_path / "data" / "0.tar")
+    with pytest.raises(ConfigError, match=f"0.tar is truncated: .*ends at byte {size + 512}"):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("tar", "*.tar"))
+
+
+@pytest.mark.parametrize("loader", ["native", "pytorch"])
+def test_sizes_in_extended_headers_hold_from_any_sample_on(tmp_path: Path, loader: LoaderName) -> None:
+    """Ranks begin to read within a shard. The plain header of a member states another size than its extended one."""
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "0.tar"
+    contents = [b"%d" % number * (700 + 100 * number) for number in range(7)]
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for number, data in enumerate(contents):
+            _add(archive, f"{number}.jpg", data, pax_headers={"size": str(len(data))})
+    with tarfile.open(path) as archive:
+        headers = [member.offset_data - 512 for member in archive.getmembers()]
+    content = bytearray(path.read_bytes())
+    for begin in headers:
+        header = content[begin : begin + 512]
+        header[124:136], header[148:156] = b"00000000000\0", b" " * 8
+        header[148:156] = b"%06o\0 " % sum(header)
+        content[begin : begin + 512] = header
+    path.write_bytes(content)
+    shuffle = structs.asdict(Shuffle(files=False, samples=False))
+    _check(tmp_path, contents, loader, mode="framework", shuffle=shuffle, batch_size=2)
+
+
 @pytest.mark.parametrize(("write", "words"), _REFUSED, ids=[words for _, words in _REFUSED])
 def test_other_archives_are_refused(tmp_path: Path, write: Callable[[Path], None], words: str) -> None:
     (tmp_path / "data").mkdir()

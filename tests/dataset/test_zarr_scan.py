@@ -13,6 +13,7 @@ import pytest
 
 from dlio_hpc.base.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.config.reader_keys import LoaderName
+from dlio_hpc.core.formats.zarr import shards
 from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.dataset import zarr_metadata
 from dlio_hpc.dataset.zarr_store import PartNames
@@ -263,6 +264,82 @@ def test_a_store_that_changed_after_the_scan_is_named(tmp_path: Path) -> None:
         with pytest.raises(InvalidRun, match=rf"{path} holds int16 .*expected int32"):
             stores.read(stores.opened(tmp_path / "data", made.dataset, mode), made.dataset, [0])
         path.write_text(before)
+
+
+def _read_all(folder: Path, **keys: Any) -> None:
+    made = existing.scanned(folder / "data", folder, existing.unscanned("zarr", "*.zarr", **keys))
+    stores.read(stores.opened(folder / "data", made.dataset, keys.get("mode", "posix")), made.dataset, [0, 1, 2])
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+def test_a_chunk_that_is_lost_after_the_scan_is_named(tmp_path: Path, mode: str) -> None:
+    """A chunk that was missing at the scan has the fill value."""
+    _made(tmp_path / "data/a.zarr", _values("<i4", 1))
+    made = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("zarr", "*.zarr", mode=mode))
+    assert made.dataset.scan is not None
+    assert made.dataset.scan.gaps == 0
+    lost = tmp_path / "data/a.zarr/c/1/0/0"
+    lost.unlink()
+    with pytest.raises(InvalidRun, match=f"{lost}.*existed when the dataset was scanned"):
+        stores.read(stores.opened(tmp_path / "data", made.dataset, mode), made.dataset, [0, 2, 4])
+    again = existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("zarr", "*.zarr", mode=mode))
+    assert again.dataset.scan is not None
+    assert again.dataset.scan.gaps == 1
+    stores.read(stores.opened(tmp_path / "data", again.dataset, mode), again.dataset, [0, 2, 4])
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
+def test_what_is_no_file_in_the_place_of_a_chunk_is_named(tmp_path: Path, mode: str, kind: str) -> None:
+    _made(tmp_path / "data/a.zarr", _values("<i4", 1))
+    path = tmp_path / "data/a.zarr/c/0/0/0"
+    path.unlink()
+    if kind == "folder":
+        path.mkdir()
+        (path / "x").touch()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    with pytest.raises(InvalidRun, match=f"{path}.*not a regular file"):
+        _read_all(tmp_path, mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["posix", "framework"])
+@pytest.mark.parametrize(
+    ("entry", "text"), [((16, 0), "chunk 0 has no bytes"), ((10**6, 8), "chunk 0 has 8 bytes at byte 1000000")]
+)
+def test_indexes_of_shards_that_cannot_be_true_are_named(
+    tmp_path: Path, mode: str, entry: tuple[int, int], text: str
+) -> None:
+    _made(tmp_path / "data/a.zarr", _values("<i4", 1), chunks=(2, 3, 11), shards=(8, 9, 11), compressors=None)
+    path = tmp_path / "data/a.zarr/c/0/0/0"
+    content = path.read_bytes()
+    entries = np.frombuffer(content[-(4 * 3 * 16 + 4) : -4], "<u8").reshape(-1, 2).tolist()
+    path.write_bytes(content[: -(4 * 3 * 16 + 4)] + shards.packed([entry, *map(tuple, entries[1:])]))
+    with pytest.raises(InvalidRun, match=f"{path}.*{text}"):
+        _read_all(tmp_path, mode=mode)
+
+
+def test_a_fill_value_that_is_no_value_is_named(tmp_path: Path) -> None:
+    _made(tmp_path / "data/a.zarr", _values("<i4", 1))
+    path = tmp_path / "data/a.zarr/zarr.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"fill_value": []}))
+    (tmp_path / "data/a.zarr/c/0/0/0").unlink()
+    with pytest.raises(InvalidRun, match="the fill value of the array is not known"):
+        _read_all(tmp_path)
+
+
+def test_files_of_stores_do_not_stay_open(tmp_path: Path) -> None:
+    _made(tmp_path / "data/a.zarr", _values("<i4", 1))
+    with pytest.raises(ConfigError, match="keep_open=true has no effect"):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("zarr", "*.zarr", keep_open=True))
+
+
+def test_samples_in_too_many_chunks_are_refused(tmp_path: Path) -> None:
+    zarr.create_array(tmp_path / "data/a.zarr", shape=(2, 400, 400), chunks=(1, 1, 1), dtype="u1")
+    with pytest.raises(ConfigError, match="a sample is in 160000 chunks, but at most 100000"):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("zarr", "*.zarr"))
 
 
 def test_names_of_parts_are_found_again() -> None:

@@ -25,12 +25,10 @@ _NOT_SHOWN = {"wake_words", "battery_cycles", "keystroke_rhythms", "wafer_defect
 # Counters do not say whether two ranks read half of a file twice, or all of it once.
 _NOT_BY_COUNTERS = {"h5_patches", "asteroid_spectra"}
 # Programs whose emulation resembles them less than 0.95, and how much it does. molecular_frames reads several arrays in
-# compressed chunks, as polymer_maps does; tissue_tiles decodes PNG files, clickstream and ferry_bookings read Parquet
-# through files of Python, and sonar_pings reads files of fixed records through TensorFlow. The sizes of jpeg_folder's
-# files are not those of a normal distribution.
+# compressed chunks, as polymer_maps does; clickstream and ferry_bookings read Parquet through files of Python, and
+# sonar_pings reads files of fixed records through TensorFlow.
 _LESS = {
-    "clickstream": 0.9, "jpeg_folder": 0.9,
-    "molecular_frames": 0.8, "tissue_tiles": 0.55, "ferry_bookings": 0.4,
+    "clickstream": 0.9, "molecular_frames": 0.8, "ferry_bookings": 0.4,
     "polymer_maps": 0.8, "sonar_pings": 0.85,
 }  # fmt: skip
 # Sizes of the arrays of a file, of the programs whose log shows several. Sizes are known to a block of Python's buffer.

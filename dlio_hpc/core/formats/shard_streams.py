@@ -97,7 +97,9 @@ class ShardStreams:
 
     def _opened(self, number: int, within: int, tally: Tally) -> "_Shard":
         members = self._members.of(self._places.in_file(number))
-        begin = int(members.offsets[members.counts[:within].sum()]) - TAR_BLOCK if within else 0
+        # Headers of pax and GNU tar may precede that of a member, so a shard is read from the end of the last member.
+        last = int(members.counts[:within].sum()) - 1
+        begin = -(-int(members.offsets[last] + members.sizes[last]) // TAR_BLOCK) * TAR_BLOCK if within else 0
         return _Shard(self._paths(number), begin, within, self._buffer, members, tally)
 
     def close(self) -> None:

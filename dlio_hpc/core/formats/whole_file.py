@@ -99,10 +99,10 @@ class CountedFile(io.FileIO):
 
     fault: OSError | None = None
 
-    def __init__(self, path: str, tally: Tally) -> None:
+    def __init__(self, path: str, tally: Tally, opener: Callable[[str, int], int] | None = None) -> None:
         started = now()
         with darshan_fd_gate.opening():
-            super().__init__(path)
+            super().__init__(path, opener=opener)
         tally.open(started)
         self.tally = tally
 

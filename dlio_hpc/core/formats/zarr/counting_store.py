@@ -3,10 +3,11 @@
 import functools
 import io
 import os
+import stat
 from contextvars import ContextVar
 from typing import Any
 
-from dlio_hpc.core.dataset_faults import damaged, unopened
+from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.formats.whole_file import CountedFile, buffered
 from dlio_hpc.core.formats.zarr import codecs, shards
 from dlio_hpc.core.formats.zarr.generated import largest_file
@@ -19,8 +20,6 @@ from dlio_hpc.dataset.zarr_metadata import ZarrMetadata
 BATCH: ContextVar[list[Tally]] = ContextVar("BATCH")
 # Files that may be missing: zarr-python looks for them.
 _MAY_LACK = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
-# Errors for a file that does not exist, as LocalStore has them.
-_ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class ChunkLimits:
@@ -43,6 +42,7 @@ class ChunkLimits:
         byte `first` on. size: bytes of the whole file.
         """
         if self._is_index(first, len(data), size):
+            self._index(path, data, size)
             return
         if self._metadata.shards is not None and len(data) == size:
             for offset, count in self._spans(path, data):
@@ -57,6 +57,13 @@ class ChunkLimits:
             return False
         return first + count == size if layout.at_end else first == 0
 
+    def _index(self, path: str, data: bytes, size: int) -> shards.Index:
+        """Return the index of a shard, whose file has `size` bytes. Raise InvalidRun if it is damaged."""
+        try:
+            return shards.parsed(data, self._metadata, size)
+        except ValueError as reason:
+            raise damaged(path, reason) from reason
+
     def _check_chunk(self, path: str, data: memoryview, at: int) -> None:
         try:
             codecs.check_claims(data, self._codec, self._most)
@@ -68,11 +75,13 @@ class ChunkLimits:
         count, layout = self._metadata.index_bytes, self._metadata.shards
         assert layout is not None
         content = data[-count:] if layout.at_end else data[:count]
-        try:
-            index = shards.parsed(content, self._metadata, len(data)).reshape(-1, 2).tolist()
-        except ValueError as reason:
-            raise damaged(path, reason) from reason
+        index = self._index(path, content, len(data)).reshape(-1, 2).tolist()
         return [(offset, size) for offset, size in index if offset != shards.MISSING]
+
+
+def opened_at_once(path: str, flags: int) -> int:
+    """Open a file, and do not wait for a writer if it is a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class StoreFiles:
@@ -92,7 +101,7 @@ class StoreFiles:
         BATCH.get().append(tally)
         try:
             data = self._read(path, key in _MAY_LACK, byte_range, tally)
-        except _ABSENT as fault:
+        except FileNotFoundError as fault:
             if self._has_gaps or key in _MAY_LACK:
                 return None
             raise unopened(path, fault) from fault
@@ -105,8 +114,11 @@ class StoreFiles:
     def _read(self, path: str, is_metadata: bool, byte_range: Any, tally: Tally) -> bytes:
         """Read a file in the same way as LocalStore."""
         limits = None if is_metadata else self.limits
-        with CountedFile(path, tally) as file:
-            size = os.fstat(file.fileno()).st_size
+        with CountedFile(path, tally, opened_at_once) as file:
+            status = os.fstat(file.fileno())
+            size = status.st_size
+            if not stat.S_ISREG(status.st_mode):
+                raise unplanned(f"{path} is not a regular file")
             _check_size(path, size, limits)
             first, data = (0, file.readall()) if byte_range is None else _part(file, byte_range)
         if limits is not None:

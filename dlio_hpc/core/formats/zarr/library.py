@@ -43,7 +43,7 @@ class ArrayReader:
         self._dtype, self._shape = np.dtype(dataset.sample.array_dtype), dataset.sample.array_shape
         self._folders = folders.of(dataset, paths)
         self._expected = ExpectedArrays(dataset)
-        self._has_gaps = dataset.existing is not None
+        self._has_gaps = dataset.scan is not None and dataset.scan.gaps > 0
         self._stores = KeptStores(self._opened)
         self._posix = StoreReader(workload, paths)
         darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps

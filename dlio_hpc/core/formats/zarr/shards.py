@@ -37,6 +37,8 @@ def parsed(data: bytes, metadata: ZarrMetadata, size: int) -> Index:
     offsets, sizes = index[:, 0], index[:, 1]
     is_stored = (offsets != MISSING) | (sizes != MISSING)
     is_outside = is_stored & ((offsets > size) | (sizes > np.uint64(size) - np.minimum(offsets, size)))
+    if (is_stored & (sizes == 0)).any():
+        raise ValueError(f"its index says that chunk {int((is_stored & (sizes == 0)).argmax())} has no bytes")
     if is_outside.any():
         at = int(is_outside.argmax())
         raise ValueError(f"its index says that chunk {at} has {sizes[at]} bytes at byte {offsets[at]}, outside of it")

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import stat
 import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.buffers import Buffer
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.dataset_faults import damaged, unopened
+from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.files import OpenFile
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.zarr import codecs, folders, shards
@@ -81,7 +82,7 @@ class StoreReader:
     def __init__(self, workload: Workload, paths: Paths) -> None:
         dataset = workload.dataset
         self._dtype, self._shape = dataset.sample.array_dtype, dataset.sample.array_shape
-        self._has_gaps = dataset.existing is not None
+        self._has_gaps = dataset.scan is not None and dataset.scan.gaps > 0
         self._transfer_size = workload.request_size or dataset.largest
         self._folders = folders.of(dataset, paths)
         self._expected = ExpectedArrays(dataset)
@@ -237,14 +238,18 @@ class _Opened:
         started = now()
         try:
             with darshan_fd_gate.opening():
-                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as fault:
             if self._may_lack and isinstance(fault, FileNotFoundError):
                 raise _Missing from fault
             raise unopened(self._path, fault) from fault
         self._tally.open(started)
         self._file = OpenFile(self._path, descriptor)
-        return self._file, os.fstat(descriptor).st_size
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self._file.close()
+            raise unplanned(f"{self._path} is not a regular file")
+        return self._file, status.st_size
 
     def __exit__(self, *_: object) -> None:
         started = now()
