@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import numpy as np
 
+from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.dataset import chunk_grid
 from dlio_hpc.dataset.chunk_grid import Shape
 from dlio_hpc.dataset.zarr_store import METADATA
@@ -248,7 +249,7 @@ def _codecs(
 
 
 def _obstacle(unknown: list[str]) -> str:
-    return f"they have {', '.join(unknown)[:200]}" if unknown else ""
+    return single_line(f"they have {', '.join(unknown)[:200]}") if unknown else ""
 
 
 def _shape(values: Any, field: str) -> Shape:

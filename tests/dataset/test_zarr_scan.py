@@ -321,6 +321,16 @@ def test_indexes_of_shards_that_cannot_be_true_are_named(
         _read_all(tmp_path, mode=mode)
 
 
+def test_names_of_codecs_stay_on_one_line(tmp_path: Path) -> None:
+    _made(tmp_path / "data/a.zarr", _values("<i4", 1))
+    path = tmp_path / "data/a.zarr/zarr.json"
+    text = json.loads(path.read_text())
+    text["codecs"].append({"name": "evil\n\x1b[31mGood: all is well"})
+    path.write_text(json.dumps(text))
+    with pytest.raises(ValueError, match=r"they have the codec evil\?\?\[31mGood: all is well"):
+        existing.scanned(tmp_path / "data", tmp_path, existing.unscanned("zarr", "*.zarr"))
+
+
 def test_a_fill_value_that_is_no_value_is_named(tmp_path: Path) -> None:
     _made(tmp_path / "data/a.zarr", _values("<i4", 1))
     path = tmp_path / "data/a.zarr/zarr.json"
