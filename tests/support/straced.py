@@ -25,7 +25,7 @@ _AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
 # Time, name, descriptor and path of the file, other parameters, result, and the path of a file that was opened.
 _LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:(\d+)<(/[^>]*)>(?:, )?)?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
-_OF_ACCOUNTING = re.compile("O_NONBLOCK|O_PATH")
+_OF_ACCOUNTING = re.compile(r"(?<!O_NOCTTY\|)O_NONBLOCK|O_PATH")
 # Names of files of samples, and of files in the folders that are stores, also of existing ones.
 _SAMPLES = re.compile(r"/(\d{8}|[abc])[.]\w+(/[^/]+)*")
 
@@ -99,7 +99,7 @@ def opens(job: Path, ranks: int, folder: str) -> int:
 
 def _opens(calls: list[_Call], folder: str) -> int:
     """Return the number of opens of files of samples, without those of the accounting of the page cache, which read
-    nothing: these have O_NONBLOCK or O_PATH, or are followed by posix_fadvise().
+    nothing: these have O_NONBLOCK without O_NOCTTY, or O_PATH, or are followed by posix_fadvise().
     """
     of_samples = [call for call in calls if _is_of_samples(call.path, folder)]
     to_read = [call for call in of_samples if call.name == "openat" and not _OF_ACCOUNTING.search(call.parameters)]
