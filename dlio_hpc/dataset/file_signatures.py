@@ -30,6 +30,11 @@ _SIGNATURES = (
 )
 
 
+def format_of(head: bytes) -> str:
+    """Return the format that the first bytes of a file suggest; "" if they suggest none. head: first HEAD bytes."""
+    return next((one.formats[0] for one in _SIGNATURES if head[one.offset :].startswith(one.magic)), "")
+
+
 def foreign(head: bytes, wanted: str) -> str:
     """Return a clause that says what a file is and what to do, if its first bytes show that it does not have the format
     `wanted`; otherwise return "". head: first HEAD bytes of the file.

@@ -23,6 +23,8 @@ from dlio_hpc.core.formats.format_table import FORMATS
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader_choice import LOADERS
 from dlio_hpc.dataset.sample_layout import SampleLayout
+from dlio_hpc.plan.plan import Run
+from dlio_hpc.results.run_result import Summary
 from tests.conftest import BIN
 from tests.core.test_counts import RANKS, measured
 from tests.support import existing, straced, written
@@ -45,9 +47,14 @@ def test_calls_read_headers_and_page_faults_read_samples(tmp_path: Path, small: 
     if "reader.loader=tensorflow" in keys:
         pytest.importorskip("tensorflow")
     run, summary = measured(tmp_path, small, *_KEYS, *keys)
-    traced = straced.requests(tmp_path, RANKS, run.dataset)
+    _check_calls_and_faults(tmp_path, run, summary)
+
+
+def _check_calls_and_faults(job: Path, run: Run, summary: Summary) -> None:
+    """Check that calls read headers alone, as strace records them, and that page faults read the samples."""
+    traced = straced.requests(job, RANKS, run.dataset)
     assert (summary.reads, summary.overhead_bytes_read) == (len(traced), sum(traced))
-    assert summary.opens == straced.opens(tmp_path, RANKS, run.dataset)
+    assert summary.opens == straced.opens(job, RANKS, run.dataset)
     assert summary.bytes_read == summary.samples * run.workload.dataset.sample.size
     assert summary.page_faults is not None
     assert summary.page_faults.major + summary.page_faults.minor > 0
@@ -63,12 +70,7 @@ def test_calls_read_headers_of_indexes_and_page_faults_read_tokens(tmp_path: Pat
     keys = ("dataset.format=indexed", "reader.mode=framework", "reader.mapped=true", f"reader.loader={loader}")
     documents = ("dataset.sample={shape: [1025], dtype: int32}", "dataset.documents={tokens: 300, stdev: 99}")
     run, summary = measured(tmp_path, small, *keys, *documents)
-    traced = straced.requests(tmp_path, RANKS, run.dataset)
-    assert (summary.reads, summary.overhead_bytes_read) == (len(traced), sum(traced))
-    assert summary.opens == straced.opens(tmp_path, RANKS, run.dataset)
-    assert summary.bytes_read == summary.samples * run.workload.dataset.sample.size
-    assert summary.page_faults is not None
-    assert summary.page_faults.major + summary.page_faults.minor > 0
+    _check_calls_and_faults(tmp_path, run, summary)
 
 
 def _read(folder: Path, made: Workload, samples: list[int]) -> tuple[list[bytes], Tally]:

@@ -296,12 +296,12 @@ def test_damage_in_a_compressed_chunk_is_told_in_words_or_harmless(
     data = bytearray(path.read_bytes())
     data[at % len(data)] ^= value
     path.write_bytes(data)
-    told = ""
+    message = ""
     try:
         stores.read(stores.opened(folder, made, mode), made, [PER_FILE])
     except InvalidRun as fault:
-        told = str(fault)
-    assert not told or str(path) in told
+        message = str(fault)
+    assert not message or str(path) in message
 
 
 def test_a_chunk_that_cannot_be_read_is_told_with_its_offset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,6 @@ _PARTIAL = {
     ("dataset/zarr_store.py", "blosc gzip none zlib zstd"): "compressions of version 2 of Zarr",
     ("dataset/zarr_store.py", "blosc gzip zstd"): "compressions of version 3 of Zarr",
     ("config/dlio_benchmark/dataset.py", "jpeg png"): "images",
-    ("programs/files/named_formats.py", "jpeg npy png tar"): "special kinds of raw files with first bytes of their own",
     ("programs/files/named_formats.py", "indexed jpeg npy png tar"): "special kinds of raw files",
     ("config/image_keys.py", "jpeg png"): "images",
     ("config/workload.py", "bytes"): "the size of the samples of a workload without a dataset",

@@ -14,15 +14,12 @@ from typing import NamedTuple
 from dlio_hpc.base.units import counted
 from dlio_hpc.config.dataset_keys import TAR_BLOCK
 from dlio_hpc.config.format_facts import FORMATS, FormatName
+from dlio_hpc.dataset import file_signatures
 from dlio_hpc.programs.characterize.evidence import Confidence, DerivedValue, weaker
 
 Keys = dict[str, DerivedValue]
 # Formats by the endings of names.
 _ENDINGS: dict[str, FormatName] = {".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png", ".npy": "npy", ".tar": "tar"}
-# First bytes of files, and their offset.
-_HEADS: dict[FormatName, tuple[int, bytes]] = {
-    "jpeg": (0, b"\xff\xd8\xff"), "png": (0, b"\x89PNG\r\n\x1a\n"), "npy": (0, b"\x93NUMPY"), "tar": (257, b"ustar"),
-}  # fmt: skip
 # Name of a chunk of a Zarr array below the folder of the array: 0.0.1, 0/0/1, c/0/0/1 or c.0.0.1.
 _CHUNK = re.compile(r"(.+?)/(?:c[/.])?\d+(?:[/.]\d+)*$")
 _METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")
@@ -82,7 +79,7 @@ def is_part(path: str, name: str) -> bool:
 
 
 def _by_format() -> Iterable[tuple[FormatName, list[str]]]:
-    for name in _HEADS:
+    for name in _FITTING:
         yield name, [end for end, kind in _ENDINGS.items() if kind == name]
 
 
@@ -101,10 +98,9 @@ def of_head(path: str, head: bytes) -> NamedFormat | None:
     """Return the format that the beginning of a file shows; None if it shows none of these formats. head: at least the
     first 512 bytes, or the whole file.
     """
-    for name, (offset, magic) in _HEADS.items():
-        if head[offset : offset + len(magic)] == magic:
-            return NamedFormat(name, f"the file {path} begins like a file of {FORMATS[name].title}")
-    return None
+    begun = file_signatures.format_of(head)
+    name = next((name for name in _FITTING if name == begun), None)
+    return None if name is None else NamedFormat(name, f"the file {path} begins like a file of {FORMATS[name].title}")
 
 
 def fitted(keys: Mapping[str, DerivedValue], form: NamedFormat | None, file_size: int, is_mapped: bool = False) -> Keys:
