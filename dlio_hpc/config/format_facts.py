@@ -77,6 +77,11 @@ class FormatFacts(NamedTuple):
     existing_keys: tuple[ExistingKey, ...] | None = None
     suffixes: tuple[str, ...] = ()
 
+    @property
+    def chunks_in_file(self) -> bool:
+        """Whether an array can be stored in chunks that are parts of a file, and not files of their own."""
+        return self.holds_chunks and not self.is_store
+
 
 _IMAGE = FormatFacts(
     "",

@@ -229,7 +229,7 @@ def _tolerance(run: Run, core: Counts) -> Counts:
         return np.full_like(core, np.iinfo(np.int64).max if reader.mode == "framework" else 0)
     if reader.mode == "framework" and reader.loader == "tensorflow":
         return core // 100 + (1 << 20)
-    uses_kernel = reader.mode == "framework" or run.workload.dataset.facts.holds_chunks
+    uses_kernel = reader.mode == "framework" or run.workload.dataset.facts.chunks_in_file
     return np.full_like(core, _A_PAGE if uses_kernel else 0)
 
 

@@ -208,7 +208,7 @@ def _chunks(workload: Workload) -> list[str] | None:
     HDF5.
     """
     dataset = workload.dataset
-    if not dataset.facts.holds_chunks or dataset.facts.is_store:
+    if not dataset.facts.chunks_in_file:
         return None
     shape = dataset.chunk_shape
     if shape is None:
@@ -243,7 +243,7 @@ def _compression(workload: Workload) -> list[str] | None:
         return ["numpy.savez_compressed(...)" if dataset.compression == "gzip" else "numpy.savez(...), not compressed"]
     if dataset.facts.holds_records:
         return _record_options(dataset.compression, level)
-    if not dataset.facts.holds_chunks or dataset.facts.is_store:
+    if not dataset.facts.chunks_in_file:
         return None
     if dataset.compression == "none":
         return ['file.create_dataset("x", ...) without compression; for existing files: h5repack -f x:NONE OLD NEW']
@@ -322,7 +322,7 @@ def _alignment(changed: list[str], point: Point) -> Iterator[str]:
     """Yield a line for each alignment rule of the DLIO paper that is violated after the settings are changed."""
     workload, layout = plan.resolved(point.workload), point.layout
     dataset, transfer = workload.dataset, workload.reader.transfer_size
-    shape = dataset.chunk_shape if dataset.facts.holds_chunks and not dataset.facts.is_store else None
+    shape = dataset.chunk_shape if dataset.facts.chunks_in_file else None
     chunk = math.prod(shape) * dataset.sample.item_bytes if shape else None
     stripe = layout.stripe_size if layout is not None else None
     if chunk and stripe and stripe % chunk and any(key.startswith(("dataset.", "site.")) for key in changed):
