@@ -162,6 +162,10 @@ def test_other_ways_to_read(tmp_path: Path, keys: dict[str, Any]) -> None:
     opened.close()
 
 
+# pyarrow's threads free buffers after the epoch has ended: a pool that is gone by then ends the process (SIGSEGV).
+_POOLS: list[pa.MemoryPool] = []
+
+
 @pytest.mark.parametrize("mode", ["posix", "framework"])
 def test_row_groups_take_less_memory_than_two_batches(tmp_path: Path, mode: str) -> None:
     data = tmp_path / "data"
@@ -169,6 +173,7 @@ def test_row_groups_take_less_memory_than_two_batches(tmp_path: Path, mode: str)
     made = _scanned(tmp_path, mode=mode, batch_size=4, prefetch=0)
     opened, usual = _open(made, data, 3), pa.default_memory_pool()
     pool = pa.proxy_memory_pool(usual)
+    _POOLS.append(pool)
     pa.set_memory_pool(pool)
     tracemalloc.start()
     for _ in opened.epoch(Order(made.dataset, made.reader, 0), 0, 12, 3):
