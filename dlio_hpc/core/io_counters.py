@@ -115,12 +115,13 @@ class Tally:
         self.starts.append(started)
         self.sizes.append(UNKNOWN)
 
-    def map(self, count: int, before: procfs.PageFaults) -> None:
-        """Count `count` bytes of samples that were copied from mapped files. before: page faults of this thread until
-        then.
+    def map(self, counts: list[int], before: procfs.PageFaults) -> None:
+        """Count samples that were copied from mapped files, whose timestamps are recorded already. counts: bytes of
+        each copy. before: page faults of this thread before the first copy.
         """
         after = procfs.page_faults()
-        self.bytes_read += count
+        self.sizes.extend([UNKNOWN] * len(counts))
+        self.bytes_read += sum(counts)
         self.major_faults += after.major - before.major
         self.minor_faults += after.minor - before.minor
 

@@ -66,17 +66,37 @@ def thread_io() -> IO | None:
         return None
 
 
-def foreign_io() -> dict[int, IO]:
-    """Return the counters of the threads of this process that Python did not start, such as threads of libraries, by
-    the number of the thread. Threads that end meanwhile are left out.
+class ForeignThreads:
+    """Threads of this process that Python did not start, such as threads of libraries. Their procfs files stay open,
+    because opening them takes most of the time of reading them.
     """
-    known = {thread.native_id for thread in threading.enumerate()}
-    try:
-        threads = [int(name) for name in os.listdir("/proc/self/task")]
-    except OSError:
-        return {}
-    counters = {thread: _io(f"/proc/self/task/{thread}/io") for thread in threads if thread not in known}
-    return {thread: counter for thread, counter in counters.items() if counter is not None}
+
+    def __init__(self) -> None:
+        self._opened: dict[int, _Open] = {}
+
+    def io(self) -> dict[int, IO]:
+        """Return the counters of each thread since its start, by the number of the thread. Threads that end meanwhile
+        are left out.
+        """
+        known = {thread.native_id for thread in threading.enumerate()}
+        try:
+            numbers = [int(name) for name in os.listdir("/proc/self/task")]
+        except OSError:
+            return {}
+        before, self._opened = self._opened, {}
+        counters = {number: self._thread_io(number, before.get(number)) for number in numbers if number not in known}
+        return {number: counter for number, counter in counters.items() if counter is not None}
+
+    def _thread_io(self, number: int, file: "_Open | None") -> IO | None:
+        """Return the counters of a thread. file: its procfs file, if that was opened before."""
+        try:
+            if file is None or file.process != os.getpid():
+                file = _Open(f"/proc/self/task/{number}/io")
+            counters = _parsed(os.pread(file.descriptor, _LONGEST, 0))
+        except OSError:
+            return None
+        self._opened[number] = file
+        return counters
 
 
 class _Open:

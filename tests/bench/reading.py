@@ -174,9 +174,10 @@ def _opened(folder: Path, dataset: Dataset) -> Callable[[], None]:
     def loop() -> None:
         for number in range(dataset.files):
             lengths, pointers = _index(folder, number)
+            path = _path(folder, 2 * number)
             for place in range(len(lengths)):
                 sequence = np.empty(lengths[place], np.int32)
-                with open(_path(folder, 2 * number), "rb", buffering=0) as file:
+                with open(path, "rb", buffering=0) as file:
                     file.seek(pointers[place])
                     file.readinto(sequence.data)
                 batch[place % BATCH] = sequence
@@ -366,8 +367,8 @@ NPZ, NPY, HDF5, RECORDS, TAR = (Dataset(kind, FILES, PER_FILE, BYTES) for kind i
 # An image, a caption and metadata, of the sizes of LAION-400M.
 LAION = Dataset("tar", 4, 1000, Sample(bytes=Size(26_000)), arrays=(Size(25_000), Size(100), Size(900)))
 TOKENS, SHORT = (
-    Dataset("indexed", 8, count, Sample(shape=(tokens,), dtype="int32"))
-    for count, tokens in ((32, 1 << 18), (999, 4096))
+    Dataset("indexed", 2, count, Sample(shape=(tokens,), dtype="int32"))
+    for count, tokens in ((128, 1 << 18), (3999, 4096))
 )
 SINGLE = Dataset("npz", FILES * PER_FILE, 1, BYTES)
 PACKED = Dataset("tfrecord", 4, PER_FILE, BYTES, compression="gzip", random_bits=4)
@@ -390,8 +391,8 @@ CASES = (
     Case("tar of images and labels, framework / tarfile", LAION, "framework", "native", _tarfile, ">= 0.9", 50),
     Case("indexed, mapped / numpy.memmap", TOKENS, "framework", "native", _memmap, ">= 0.9", mapped=True),
     Case("indexed, framework / open, seek, read", TOKENS, "framework", "native", _opened, ">= 0.9"),
-    Case("indexed 16 KiB, mapped / numpy.memmap", SHORT, "framework", "native", _memmap, "", 64, mapped=True),
-    Case("indexed 16 KiB, framework / open, seek, read", SHORT, "framework", "native", _opened, "", 64),
+    Case("indexed 16 KiB, mapped / numpy.memmap", SHORT, "framework", "native", _memmap, ">= 0.85", 64, mapped=True),
+    Case("indexed 16 KiB, framework / open, seek, read", SHORT, "framework", "native", _opened, ">= 0.9", 64),
     Case("zarr 64 KiB, framework / zarr-python", ZARR2, "framework", "native", _zarr, ">= 0.9"),
     Case("zarr shards, framework / zarr-python", SHARDED, "framework", "native", _zarr, ">= 0.9"),
     Case("zarr zstd, framework / zarr-python", ZSTD, "framework", "native", _zarr, ">= 0.9"),

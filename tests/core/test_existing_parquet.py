@@ -163,7 +163,7 @@ def test_other_ways_to_read(tmp_path: Path, keys: dict[str, Any]) -> None:
 
 
 # pyarrow's threads free buffers after the epoch has ended: a pool that is gone by then ends the process (SIGSEGV).
-_POOLS: list[pa.MemoryPool] = []
+_POOLS: list[Any] = []
 
 
 @pytest.mark.parametrize("mode", ["posix", "framework"])

@@ -1,9 +1,11 @@
 """The kernel counts the reads of each thread."""
 
+import _thread
 import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from dlio_hpc.core import procfs
@@ -37,6 +39,43 @@ def test_each_thread_has_its_own_reads_counted(tmp_path: Path) -> None:
         thread.join()
     assert wrong == []
     assert len(os.listdir("/proc/self/fd")) <= before, "a thread that has ended keeps nothing open"
+
+
+def test_threads_that_python_does_not_know_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1000))
+    go_on, has_read, numbers = threading.Semaphore(0), threading.Semaphore(0), []
+
+    def read() -> None:
+        numbers.append(threading.get_native_id())
+        has_read.release()
+        for size in (10, 100):
+            go_on.acquire()
+            with path.open("rb", buffering=0) as file:
+                file.read(size)
+            has_read.release()
+
+    threads = procfs.ForeignThreads()
+    _thread.start_new_thread(read, ())  # the module threading does not know this thread
+    has_read.acquire()
+    number, counters = numbers[0], [threads.io()]
+    opened = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        go_on.release()
+        has_read.acquire()
+        counters.append(threads.io())
+    requested = [counter[number].requested for counter in counters]
+    assert requested == [requested[0], requested[0] + 10, requested[0] + 110]
+    assert threading.get_native_id() not in counters[0], "a thread of Python counts its own reads"
+    assert len(os.listdir("/proc/self/fd")) == opened, "files of threads are opened once"
+    _until_ended(number)
+    assert number not in threads.io()
+    assert len(os.listdir("/proc/self/fd")) < opened, "nothing of a thread that has ended stays open"
+
+
+def _until_ended(number: int) -> None:
+    while os.path.exists(f"/proc/self/task/{number}"):
+        time.sleep(0.001)
 
 
 FORKED = """

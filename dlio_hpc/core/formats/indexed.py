@@ -9,6 +9,7 @@ order of documents is computed when a container is opened, and not before the fi
 Megatron-LM, so that a rank keeps 16 bytes for each document that it may read.
 """
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ _PARTS, _TOKENS, _INDEX = 2, 0, 1
 # Bytes of the first request for an index. The header is in it, so that no other file is read whole.
 _FIRST = 1 << 20
 # Number of samples of a container that are located one by one.
-_FEW = 4
+_FEW = 9
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
@@ -116,11 +117,12 @@ def _part(paths: Paths, part: int, container: int) -> str:
 
 
 class _Container(NamedTuple):
-    """An open container. layout: location of its samples. tokens: all bytes of its file of tokens, mapped into memory;
-    None if they are read.
+    """An open container. layout: location of its samples. path: path of its file of tokens. tokens: all bytes of this
+    file, mapped into memory; None if they are read.
     """
 
     layout: FileLayout
+    path: str
     tokens: memoryview | None = None
 
     def close(self) -> None:
@@ -211,7 +213,8 @@ class _OffsetReader(_TokenReader):
             file.close()
         of_index.move_to_overhead(of_index.bytes_read)
         tally.merge(of_index)
-        return _Container(token_layout.of_index(self._dataset, self._decoded(container, known, data.data), container))
+        index = self._decoded(container, known, data.data)
+        return _Container(token_layout.of_index(self._dataset, index, container), self._path(container, _TOKENS))
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Read the sample at each of `places` into the beginning of the corresponding row."""
@@ -234,7 +237,7 @@ class _PieceReader(_TokenReader):
     """Reader that maps the index, and opens the file of tokens for each piece."""
 
     def _opened(self, container: int, tally: Tally) -> _Container:
-        return _Container(self._mapped_index(container, tally)[0])
+        return _Container(self._mapped_index(container, tally)[0], self._path(container, _TOKENS))
 
     def _mapped_index(self, container: int, tally: Tally) -> tuple[FileLayout, int]:
         """Map an index, as Megatron-LM does. Return the layout of the samples, and the bytes of the file of tokens
@@ -260,21 +263,26 @@ class _PieceReader(_TokenReader):
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Read the sample at each of `places` into the beginning of the corresponding row."""
-        for container, pieces, row in zip(places.file.tolist(), self._pieces(places, tally), buffer.rows, strict=False):
+        pieces_of_samples, files = self._pieces(places, tally), places.file.tolist()
+        paths = {container: self._containers.get(container, tally).path for container in dict.fromkeys(files)}
+        for container, pieces, (row,) in zip(files, pieces_of_samples, buffer.views, strict=False):
             for offset, size, first in pieces:
-                self._read_piece(container, offset, row[first : first + size], tally)
+                self._read_piece(paths[container], offset, row[first : first + size], tally)
 
-    def _read_piece(self, container: int, offset: int, row: Rows, tally: Tally) -> None:
-        path = self._path(container, _TOKENS)
+    def _read_piece(self, path: str, offset: int, row: memoryview, tally: Tally) -> None:
         try:
-            with CountedFile(path, tally) as file:
+            started = now()
+            with darshan_fd_gate.opening():
+                file = io.FileIO(path)
+            tally.open(started)
+            try:
                 file.seek(offset)
-                count = file.readinto(row)
-                while 0 < count < len(row):
-                    more = file.readinto(row[count:])
-                    count += more
-                    if not more:
-                        break
+                count = _filled(file, row, tally)
+            finally:
+                started = now()
+                with darshan_fd_gate.closing():
+                    file.close()
+                tally.close(started)
         except OSError as fault:
             raise unopened(path, fault) from fault
         if count < len(row):
@@ -298,7 +306,7 @@ class _MappedReader(_PieceReader):
             raise unopened(path, fault) from fault
         if end > len(tokens):
             raise unplanned(f"{path} ends at byte {len(tokens)}, but its index states {end} bytes: it is truncated")
-        return _Container(layout, tokens.data)
+        return _Container(layout, path, tokens.data)
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Copy the sample at each of `places` into the beginning of the corresponding row."""
@@ -307,12 +315,25 @@ class _MappedReader(_PieceReader):
         tokens = {container: self._containers.get(container, tally).tokens for container in dict.fromkeys(files)}
         before = procfs.page_faults()
         for container, pieces, (row,) in zip(files, pieces_of_samples, buffer.views, strict=False):
-            mapped, started = tokens[container], now()
+            mapped = tokens[container]
             assert mapped is not None
+            tally.starts.append(now())
             for offset, size, first in pieces:
                 row[first : first + size] = mapped[offset : offset + size]
-            tally.timed(started)
-        tally.map(int(places.size.sum()), before)
+            tally.ends.append(now())
+        tally.map(places.size.tolist(), before)
+
+
+def _filled(file: io.FileIO, row: memoryview, tally: Tally) -> int:
+    """Read a file into `row` until that is full or the file ends. Return the number of bytes."""
+    count = 0
+    while True:
+        started = now()
+        more = file.readinto(row[count:] if count else row) or 0
+        tally.add(started, more)
+        count += more
+        if not more or count == len(row):
+            return count
 
 
 def _located(layout: FileLayout, within: Numbers) -> list[list[Piece]]:

@@ -133,10 +133,11 @@ class _MappedReader(WholeFileReader):
     """Reader of arrays that are mapped into memory. Each thread keeps the file mapped that it read last."""
 
     def _copy(self, place: Place, row: Rows, tally: Tally) -> None:
-        before, started = procfs.page_faults(), now()
+        before = procfs.page_faults()
+        tally.starts.append(now())
         super()._copy(place, row, tally)
-        tally.timed(started)
-        tally.map(place.size, before)
+        tally.ends.append(now())
+        tally.map([place.size], before)
 
 
 def _map(is_sample: bool, path: str, tally: Tally) -> list[Array]:

@@ -192,6 +192,7 @@ class _Requests:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._foreign = procfs.ForeignThreads()
         self._taken: dict[int, procfs.IO] = {}
         self._is_known = False
 
@@ -200,7 +201,7 @@ class _Requests:
         if not self._is_known:
             with self._lock:
                 if not self._is_known:
-                    self._taken = procfs.foreign_io()
+                    self._taken = self._foreign.io()
                     self._is_known = True
         return procfs.thread_io()
 
@@ -213,7 +214,7 @@ class _Requests:
             return None
         mine = after.since(before)
         with self._lock:
-            counters = procfs.foreign_io()
+            counters = self._foreign.io()
             requested, calls = mine.requested, mine.calls
             for thread, counter in counters.items():
                 taken = self._taken.get(thread)
