@@ -641,6 +641,40 @@ def test_sizes_are_spread_normally() -> None:
         assert within == pytest.approx([0.683, 0.954, 0.997], abs=0.01)
 
 
+def _takes_random_sizes(kind: format_facts.FormatName) -> bool:
+    try:
+        Dataset(kind, 2, 1, Sample(bytes=Size(5000), stdev=Size(9)))
+    except ValueError:
+        return False
+    return format_facts.FORMATS[kind].holds_data
+
+
+_OF_RANDOM_SIZES = sorted(filter(_takes_random_sizes, format_facts.FORMATS))
+
+
+@pytest.mark.parametrize("kind", _OF_RANDOM_SIZES)
+def test_the_sizes_of_a_format_are_those_of_its_facts(tmp_path: Path, kind: format_facts.FormatName) -> None:
+    """The sizes of a pair add up in the files, too, and a file of the smallest size holds a sample."""
+    facts = format_facts.FORMATS[kind]
+    per_file = 1 if facts.holds_image else 4
+    mean = 20 * max(facts.size_step, facts.least)
+    dataset = Dataset(kind, 60, per_file, Sample(bytes=Size(mean), stdev=Size(mean), seed=3))
+    _write(tmp_path, dataset)
+    stored = [(tmp_path / str(written.first_part(dataset, at))).stat().st_size for at in range(dataset.files)]
+    pairs = stored if per_file > 1 else [one + two for one, two in zip(stored[::2], stored[1::2], strict=True)]
+    assert set(pairs) == {pairs[0]}
+    samples = list(range(dataset.samples))
+    drawn = [place.size for place in SampleLayout(dataset).of(np.array(samples, np.uint64))]
+    assert {(size - mean) % facts.size_step for size in drawn} == {0}
+    assert facts.least <= min(drawn) < facts.least + facts.size_step, "a sample of the smallest size"
+    with contextlib.closing(_reader(tmp_path, dataset, "posix")) as reader:
+        read = _read(reader, dataset, samples)[0]
+    if facts.holds_image:
+        assert read == [(tmp_path / str(sample)).read_bytes() for sample in samples]
+    else:
+        assert read == _expected(dataset, samples)
+
+
 def test_writing_over_leaves_the_same_bytes(tmp_path: Path) -> None:
     for kind in ("npz", "raw", "tfrecord", "csv"):
         dataset = _dataset(kind)
