@@ -7,25 +7,27 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import PathPatch, StepPatch
-from matplotlib.text import Annotation
+from matplotlib.text import Annotation, Text
 
-from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, Steps, View
+from dlio_hpc.analysis.log.view import CallCost, HeatMap, Histogram, Lane, Ranks, Series, Steps, View
 from dlio_hpc.base.units import seconds
 from dlio_hpc.config import shipped
 from dlio_hpc.reports import html_page, pictures
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.figures import run_panels, study_plots
-from dlio_hpc.reports.figures.canvas import COLOURS
+from dlio_hpc.reports.figures.canvas import COLOURS, style
 from dlio_hpc.reports.page import Facts, Lines, Page, Picture, Pictures, Section, Table
 from tests.support.places import ROOT
 
@@ -324,6 +326,53 @@ def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, check=True)
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "c" / name).read_bytes(), name
+
+
+def _long(view: View) -> View:
+    """Return a view with the data of all pictures, long names, and numbers of several digits."""
+    moved = np.random.default_rng(2).integers(1, 5 * 10**11, (8, 30)).astype(float)
+    lanes = [lane._replace(label=f"rank 1234567 on nid{number:020}") for number, lane in enumerate(view.lanes)]
+    costs = tuple(CallCost(name, 900.0, 0.1, 3.0) for name in ("POSIX", "MPI-IO", "STDIO", "dlio-hpc"))
+    heat = HeatMap(np.linspace(0, 60, 31), moved, 8192, 1024)
+    return view._replace(lanes=lanes, heat=heat, costs=costs, title="01-a-measurement", duration_s=123_456.0)
+
+
+_VIEWS = {
+    "usual": _view,
+    "long": lambda: _long(_view()),
+    "one rank": lambda: _view(ranks=1, steps=4, requests=9),
+    "many": lambda: _long(_view(ranks=8192, bins=900, segments=500, requests=10**6, steps=90_000)),
+    "nothing": lambda: EMPTY,
+}
+
+
+def _texts(figure: Figure) -> list[Text]:
+    """Return the texts that are drawn. Labels of ticks outside the axis are not."""
+    hidden = {
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for label, place in zip(axis.get_majorticklabels(), axis.get_majorticklocs(), strict=False)
+        if not min(axis.get_view_interval()) <= place <= max(axis.get_view_interval()) or not axes.axison
+    }
+    texts = [part for part in figure.findobj(Text) if isinstance(part, Text) and part.get_visible()]
+    return [text for text in texts if text.get_text() and text not in hidden]
+
+
+@pytest.mark.parametrize("view", _VIEWS.values(), ids=_VIEWS)
+def test_all_texts_are_in_the_picture_and_cover_nothing(view: Any) -> None:
+    """Matplotlib measures all texts of a picture."""
+    for stem, picture in _drawn(view()).items():
+        figure, canvas = picture.figure, cast(Any, FigureCanvasAgg)(picture.figure)
+        with style():
+            canvas.draw()
+            texts = {text.get_text(): text.get_window_extent(canvas.get_renderer()) for text in _texts(figure)}
+        for name, box in texts.items():
+            whole = figure.bbox.padded(1)
+            assert whole.xmin <= box.xmin < box.xmax <= whole.xmax, (stem, name)
+            assert whole.ymin <= box.ymin < box.ymax <= whole.ymax, (stem, name)
+        for (one, box), (two, other) in combinations(texts.items(), 2):
+            assert not box.padded(-1).overlaps(other.padded(-1)), (stem, one, two)
 
 
 def test_size_does_not_grow_with_the_run() -> None:

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from dlio_hpc.analysis.log.view import Floats, View
 from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import format_size
+from dlio_hpc.reports.figures.margins import Stacked
 
 # The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = {
@@ -85,7 +86,7 @@ def sheet(
     view: View, title: str, width: float, height: float, rows: Sequence[float] = (1,)
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure of width x height inches, with axes stacked vertically. rows: relative heights of the axes."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout=Stacked(rows))
     axes = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw={"height_ratios": list(rows)})[:, 0]
     axes[0].set_title(title)
     source = printable(f"{view.title}, {view.source}", 100 if width > NARROW else 62)

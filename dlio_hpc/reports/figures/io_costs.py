@@ -49,7 +49,7 @@ def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
         axes.set_yticks([0])
     axes.set(xlabel="time (s)", ylabel="rank", xlim=(min(0.0, heat.edges[0]), max(view.duration_s, heat.edges[-1])))
     plain = FuncFormatter(lambda value, _: canvas.plain(value))
-    bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30, format=plain)
+    bar = figure.colorbar(image, cax=figure.add_axes((0, 0, 1, 1)), format=plain)
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
     bar.set_label(f"{name} per {'rank' if heat.ranks_per_row == 1 else f'group of {heat.ranks_per_row} ranks'}")
