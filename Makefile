@@ -20,7 +20,7 @@ install:
 	umask 022 && '$(PREFIX)/lib/dlio-hpc/bin/python' -m pip install --disable-pip-version-check '.$(EXTRAS)'
 	'$(PREFIX)/lib/dlio-hpc/bin/python' -m dlio_hpc install-site '$(PREFIX)' $(SITE_OPTIONS)
 
-# The everyday tests (tests/support/tiers.py): all that need no jobs, and a few jobs for each promise. 20 to 25 minutes on two cores.
+# The everyday tests (tests/support/tiers.py): all that need no jobs, and a few jobs for each promise. 10 to 15 minutes on two cores.
 test: $(VENV)/test.stamp
 	$(PYTEST) -m everyday
 
