@@ -97,7 +97,7 @@ class HangWatch:
         self._recorder: Recorder | None = None
         self._calls = Since(clock.now)
         self._unblocked: Call | None = None
-        self._frame: tuple[FrameType, int] | None = None
+        self._place: _Place | None = None
         self._done, self._progress, self._same = -1, 0.0, 0.0
         self._stopping = self._first = math.inf
         self._written: RankSighting | None = None
@@ -170,9 +170,9 @@ class HangWatch:
         frame = sys._current_frames().get(self._main)
         doing, place = _doing(frame)
         done = self._recorder.done if self._recorder is not None else 0
-        if place is None or done != self._done or self._frame is None or not _is_same(self._frame, place):
+        if place is None or done != self._done or place != self._place:
             self._progress = now
-        self._done, self._frame = done, place
+        self._done, self._place = done, place
         return doing, now - self._progress
 
     def _write(self, sighting: RankSighting, now: float) -> None:
@@ -218,9 +218,16 @@ class HangWatch:
         return 0, None
 
 
-def _doing(frame: FrameType | None) -> tuple[Doing, tuple[FrameType, int] | None]:
-    """Return what a thread does, and the place in the program where the thread is. frame: innermost stack frame of the
-    thread.
+# Place in the program where a thread is: a stack frame and an instruction.
+_Place = tuple[FrameType | int, int]
+
+
+def _doing(frame: FrameType | None) -> tuple[Doing, _Place | None]:
+    """Return what a thread does, and the place where the thread is. frame: innermost stack frame of the thread.
+
+    A frame that is kept keeps its variables, too, after its function has returned: buffers could then not be closed or
+    resized. Therefore, only frames of functions that wait or compute are kept, and only the numbers of other frames.
+    A later frame may have the same number; this costs a look at the system calls, whose times are taken apart.
     """
     inner = frame
     while frame is not None:
@@ -229,14 +236,10 @@ def _doing(frame: FrameType | None) -> tuple[Doing, tuple[FrameType, int] | None
         if frame.f_code is compute.emulate.__code__:
             return "compute", (frame, 0)
         frame = frame.f_back
-    return "other", (inner, inner.f_lasti) if inner is not None else None
+    return "other", (id(inner), inner.f_lasti) if inner is not None else None
 
 
 _WAITS = {clock.wait.__code__, clock.assemble.__code__}
-
-
-def _is_same(one: tuple[FrameType, int], other: tuple[FrameType, int]) -> bool:
-    return one[0] is other[0] and one[1] == other[1]
 
 
 def message(sightings: list[RankSighting], hosts: list[str]) -> tuple[str, int] | None:

@@ -89,14 +89,15 @@ def _pages(path: str, descriptor: int) -> tuple[int, int]:
 
 
 def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
+    """Return the counts of resident() for a part of a file. The mapping ends with its last reference. It cannot be
+    closed, because a frame that another thread inspects may still refer to it.
+    """
     pages = -(-length // mmap.PAGESIZE)
     flags = np.zeros(pages, np.uint8)
-    with mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=offset) as mapped:
-        view = np.frombuffer(mapped, np.uint8)
-        address = view.ctypes.data
-        del view  # a mapping with an exported buffer cannot be closed
-        if ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(length), flags.ctypes):
-            return 0, 0
+    mapped = np.frombuffer(mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=offset), np.uint8)
+    address = ctypes.c_void_p(mapped.ctypes.data)
+    if ctypes.CDLL(None).mincore(address, ctypes.c_size_t(length), flags.ctypes):
+        return 0, 0
     return pages, int((flags & 1).sum())
 
 

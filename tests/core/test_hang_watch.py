@@ -6,10 +6,12 @@ import os
 import re
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -302,6 +304,19 @@ def test_a_pipe_in_the_place_of_a_sample_file_is_damaged_data(run: Run, small: P
     assert done.code == 3
     assert file.name in done.err
     assert ("is not a regular file" in done.err) == ("reader.mode=framework" not in keys), "NumPy finds no data"
+
+
+def test_the_watch_keeps_nothing_of_a_function_that_has_returned() -> None:
+    buffer = bytearray(9)
+
+    def reads() -> Any:
+        view = memoryview(buffer)
+        return len(view), hang_watch._doing(sys._getframe())
+
+    length, (doing, place) = reads()
+    assert (length, doing) == (9, "other")
+    assert place is not None
+    buffer.clear()  # raises BufferError while the view exists
 
 
 def test_progress_is_of_the_steps_of_all_epochs(tmp_path: Path) -> None:
