@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, outputs: Outputs) -> int:
     """Judge measurements against the criteria in a file. Print the outcome of each criterion, and its evidence.
 
-    The exit code is the first of these that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements
-    are missing, 4 cached (the storage was not measured), 1 a criterion is not met, 5 inconclusive, 2 a criterion limits
-    a metric that the workload never has, 0 all criteria are met.
+    The exit code is the first of these that applies: 70 a run met a bug in dlio-hpc, 3 a run is invalid, 6 the
+    infrastructure failed, 7 measurements are missing, 4 cached (the storage was not measured), 1 a criterion is not
+    met, 5 inconclusive, 2 a criterion limits a metric that the workload never has, 0 all criteria are met.
     """
     from dlio_hpc.records import names as jobs_by_name
     from dlio_hpc.verdict import acceptance, judged_jobs

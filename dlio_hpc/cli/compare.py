@@ -48,9 +48,9 @@ def compare(
 ) -> int:  # fmt: skip
     """Compare the repeats of a job with the baseline that has the same key (see dlio-hpc baseline --help), and with
     earlier jobs. Verdicts: pass, improved, regression, inconclusive, not_comparable; for jobs with unusable numbers:
-    invalid, infrastructure, incomplete, cached.
+    bug, invalid, infrastructure, incomplete, cached.
 
-    The exit code is that of the most severe verdict. From most to least severe: 3 invalid, 6 infrastructure, 7
+    The exit code is that of the most severe verdict. From most to least severe: 70 bug, 3 invalid, 6 infrastructure, 7
     incomplete, 4 cached, 1 regression, 5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
     from dlio_hpc.verdict import comparison, judged_jobs

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 Outcome = Literal[
-    "invalid", "infrastructure", "incomplete", "cached", "regression", "fail", "inconclusive", "not_comparable",
+    "bug", "invalid", "infrastructure", "incomplete", "cached", "regression", "fail", "inconclusive", "not_comparable",
     "improved", "pass", "skipped",
 ]  # fmt: skip
 JUnitKind = Literal["pass", "failure", "error", "skipped"]
@@ -23,6 +23,7 @@ class Meaning(NamedTuple):
 
 # All outcomes, from the most to the least severe.
 OUTCOMES: dict[Outcome, Meaning] = {
+    "bug": Meaning(70, "error", "red"),
     "invalid": Meaning(3, "error", "red"),
     "infrastructure": Meaning(6, "error", "red"),
     "incomplete": Meaning(7, "error", "red"),
@@ -38,7 +39,7 @@ OUTCOMES: dict[Outcome, Meaning] = {
 
 
 # Outcomes of jobs and runs whose results cannot be used.
-FAULTS: tuple[Outcome, ...] = ("invalid", "infrastructure", "incomplete")
+FAULTS: tuple[Outcome, ...] = ("bug", "invalid", "infrastructure", "incomplete")
 
 
 def severity(outcome: Outcome) -> int:
@@ -55,6 +56,11 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
 def of_exit_code(code: int) -> Outcome:
     """Return the most severe outcome that has this exit code, or "infrastructure" if none has it."""
     return next((outcome for outcome, meaning in OUTCOMES.items() if meaning.exit_code == code), "infrastructure")
+
+
+def of_fault(code: int) -> Outcome:
+    """Return the outcome of a job or a run that has failed. code: its exit code."""
+    return next((outcome for outcome in FAULTS if OUTCOMES[outcome].exit_code == code), "infrastructure")
 
 
 def label(outcome: Outcome) -> str:

@@ -25,7 +25,8 @@ _FRESH_S = 86400
 # Maximum number of names in the first sentences.
 _NAMED = 4
 STATES: dict[Outcome, NightState] = {
-    "invalid": "failed", "infrastructure": "failed", "incomplete": "not measured", "cached": "not measured",
+    "bug": "failed", "invalid": "failed", "infrastructure": "failed", "incomplete": "not measured",
+    "cached": "not measured",
     "regression": "regression", "fail": "failed", "inconclusive": "inconclusive", "not_comparable": "inconclusive",
     "improved": "good", "pass": "good", "skipped": "good",
 }  # fmt: skip

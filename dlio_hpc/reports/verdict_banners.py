@@ -23,6 +23,7 @@ _ACCEPTANCES: dict[Outcome, str] = {
     "inconclusive": "No verdict: for some criteria, runs or nights differ too much, or there are too few runs or "
     "nights.",
     "cached": "No verdict: cached. The bytes came, or may have come, from memory instead of storage.",
+    "bug": "No verdict: runs met a bug in dlio-hpc; report it.",
     "invalid": "No verdict: some runs are invalid; their numbers must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
     "incomplete": "No verdict: measurements are missing.",

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 from dlio_hpc.analysis.study import spread_reasons
 from dlio_hpc.base import units
 from dlio_hpc.records import outcomes
-from dlio_hpc.records.outcomes import FAULTS, OUTCOMES, Outcome, label
+from dlio_hpc.records.outcomes import FAULTS, OUTCOMES, Outcome, label, of_fault
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict import regression, run_groups, site_spread, trend
@@ -231,7 +231,7 @@ def _is_before(past: Entry, entry: Entry) -> bool:
 def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:
     verdicts = _groups(entry, run_groups.of(entry), history, references, terms)
     if entry.fault is not None and not any(verdict.outcome in FAULTS for verdict in verdicts):
-        outcome = _fault(entry.exit_code)
+        outcome = of_fault(entry.exit_code)
         code = OUTCOMES[outcome].exit_code
         verdicts.append(Verdict(entry.job, terms.metrics[0], outcome, code, entry.fault, terms.tolerance))
     if not verdicts:
@@ -239,10 +239,6 @@ def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference]
         why = "the job has no measured runs"
         verdicts.append(Verdict(entry.job, terms.metrics[0], "not_comparable", code, why, terms.tolerance))
     return verdicts
-
-
-def _fault(code: int) -> Outcome:
-    return "invalid" if code == 3 else "incomplete" if code == 7 else "infrastructure"
 
 
 def _verdict(case: _Case) -> Verdict:
@@ -266,7 +262,8 @@ def _not_comparable(case: _Case) -> Verdict | None:
     """
     group = case.group
     if (bad := group.faulty) is not None:
-        return case.verdict(_fault(bad.exit_code), f"{bad.run}: {bad.fault}")
+        names_run = (bad.fault or "").startswith(bad.run)
+        return case.verdict(of_fault(bad.exit_code), f"{bad.fault if names_run else f'{bad.run}: {bad.fault}'}")
     if not group.is_of_storage and not case.terms.force:
         return case.verdict("cached", group.storage_words, [*group.advice, "--force compares it nevertheless"])
     if not case.alone:

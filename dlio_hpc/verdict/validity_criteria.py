@@ -8,17 +8,17 @@ from typing import NamedTuple
 from dlio_hpc.analysis.storage_check import ENOUGH, Storage
 from dlio_hpc.base.errors import Incomplete, InvalidRun
 from dlio_hpc.base.units import counted
-from dlio_hpc.records.outcomes import Outcome
+from dlio_hpc.records.outcomes import Outcome, of_fault
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, listed
 from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
-_CLASSES: dict[int, Outcome] = {3: "invalid", 7: "incomplete"}
 # Advice for a run that recorded no advice. Such a run was within the limit on bytes from memory that applied when it
 # ran.
 _LARGER = (f"a dataset of {ENOUGH} times the nodes' memory",)
 # Name and requirement of each check, by the outcome that the check has if the requirement is not met.
-_ALWAYS: dict[Outcome, tuple[str, str]] = {
+_CHECKS: dict[Outcome, tuple[str, str]] = {
+    "bug": ("bug", "no run met a bug in dlio-hpc"),
     "invalid": ("validity", "no run is invalid"),
     "infrastructure": ("infrastructure", "no run failed"),
     "incomplete": ("completeness", "no measurement is missing"),
@@ -43,14 +43,17 @@ class _Fault(NamedTuple):
 
 def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
     """Yield one check for each of three requirements: no run is invalid, no run failed, and no measurement is missing.
-    A requirement that is met also gets a check, so that all reports have the same checks.
+    A requirement that is met also gets a check, so that all reports have the same checks. There is a further check if
+    runs met a bug.
     """
     faults = [*_faulty(entries), *_unfinished(entries, absent)]
     count = sum(run.is_good for entry in entries for run in entry.measurements)
     if not count and not faults:
         faults = [_Fault("incomplete", Evidence("", "", None, "nothing was measured", is_met=False))]
-    for outcome, (name, asked) in _ALWAYS.items():
+    for outcome, (name, asked) in _CHECKS.items():
         evidence = [fault.evidence for fault in faults if fault.outcome == outcome]
+        if outcome == "bug" and not evidence:
+            continue
         message = listed(list(dict.fromkeys(item.text for item in evidence)), 1)
         message = f"{len(evidence)} x {message}" if len(evidence) > 1 else message
         yield Check(
@@ -70,14 +73,12 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
         runs = [run for run in entry.measurements if run.kind == "measure"]
         for run in runs:
             if run.fault is not None and (entry.study, run.unit) not in measured:
-                verdict = _CLASSES.get(run.exit_code, "infrastructure")
-                yield _Fault(verdict, Evidence(entry.job, run.run, None, run.fault, is_met=False))
+                yield _Fault(of_fault(run.exit_code), Evidence(entry.job, run.run, None, run.fault, is_met=False))
         codes = {run.exit_code for run in runs}
         lost_nothing = entry.exit_code == Incomplete.exit_code and codes == {0}
         is_reported = entry.exit_code != InvalidRun.exit_code and codes - {0}
         if entry.fault is not None and entry.exit_code not in codes and not lost_nothing and not is_reported:
-            verdict = _CLASSES.get(entry.exit_code, "infrastructure")
-            yield _Fault(verdict, Evidence(entry.job, "", None, entry.fault, is_met=False))
+            yield _Fault(of_fault(entry.exit_code), Evidence(entry.job, "", None, entry.fault, is_met=False))
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:

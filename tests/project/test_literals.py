@@ -55,14 +55,14 @@ _PARTIAL = {
     ("reports/figures/sweep_plots.py", "best|same as best"): "verdicts that are framed",
     (
         "reports/verdict_banners.py",
-        "cached fail incomplete inconclusive infrastructure invalid not_comparable pass skipped",
+        "bug cached fail incomplete inconclusive infrastructure invalid not_comparable pass skipped",
     ): "criteria compare no jobs",
     (
         "reports/figures/regression_plots.py",
         "improved inconclusive pass regression",
     ): "outcomes with a colour of their own",
     ("reports/mlperf_storage/run_files.py", "hydra"): "the file hydra.yaml, no launcher",
-    ("verdict/validity_criteria.py", "incomplete infrastructure invalid"): "verdicts that are asked for in any case",
+    ("verdict/validity_criteria.py", "bug incomplete infrastructure invalid"): "faults of runs",
 }
 
 

@@ -940,6 +940,7 @@ def _faulty(number: int, code: int, fault: str = "it went wrong") -> Measurement
 
 @pytest.mark.parametrize(("code", "verdict", "exit_code"), [
     (3, "invalid", 3), (6, "infrastructure", 6), (2, "infrastructure", 6), (7, "incomplete", 7),
+    (70, "bug", 70),
 ])  # fmt: skip
 def test_faulty_runs(code: int, verdict: str, exit_code: int) -> None:
     judged, (check,) = _judge(entry([run(1), _faulty(2, code)]), {"measured_runs": 1})

@@ -324,7 +324,7 @@ def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) ->
     assert third.warnings == ("the baseline was accepted despite: the storage was not measured",)
 
 
-@pytest.mark.parametrize(("code", "outcome"), [(3, "invalid"), (7, "incomplete"), (6, "infrastructure")])
+@pytest.mark.parametrize(("code", "outcome"), [(3, "invalid"), (7, "incomplete"), (6, "infrastructure"), (70, "bug")])
 def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
     made = nights.entry(1, [100.0, 100.1, 99.9])
     bad = structs.replace(made.measurements[0], fault="it went wrong", exit_code=code)
@@ -388,8 +388,8 @@ def test_a_metric_that_is_missing_or_0_cannot_be_compared() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    order = ["invalid", "infrastructure", "incomplete", "cached", "regression", "inconclusive", "not_comparable"]
-    assert [outcome for outcome in OUTCOMES if outcome != "fail"][:7] == order
+    order = ["bug", "invalid", "infrastructure", "incomplete", "cached", "regression", "inconclusive", "not_comparable"]
+    assert [outcome for outcome in OUTCOMES if outcome != "fail"][:8] == order
     good, bad = nights.entry(1, [100.0, 100.1, 99.9]), nights.entry(2, [90.0, 90.1, 89.9])
     judged = baseline_comparison.judge([good, bad], [BASE, *QUIET], [nights.accepted(BASE)])
     assert (judged.outcome, judged.exit_code, judged.text) == ("regression", 1, "1 regression, 1 pass")

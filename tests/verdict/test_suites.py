@@ -105,6 +105,7 @@ def _accepted(absent: Sequence[validity_criteria.Absent] = ()) -> Acceptance:
         ((("invalid", None), ("cached", None)), 0, 3, "invalid"),
         ((("pass", 1.0),), 2, 7, "incomplete; 1 pass; criteria: "),
         ((("infrastructure", None),), 3, 6, "infrastructure"),
+        ((("infrastructure", None), ("invalid", None), ("bug", None)), 0, 70, "bug"),
     ],
 )
 def test_the_gravest_is_the_verdict(tmp_path: Path, outcomes: Any, missing: int, code: int, word: str) -> None:
