@@ -36,12 +36,17 @@ _NEWEST, _FEWEST = 10, 3
 
 def of_judgement(judgement: Judgement) -> Banner:
     """Return the banner for jobs that were compared with baselines and histories. If a job did not measure storage and
-    is compared because of --force, the state is "not measured" for any outcome.
+    is compared because of --force, the state is "not measured" for any outcome. If the settings differ, the banner says
+    so first.
     """
     state, summary = state_of(judgement.exit_code), regression_rows.summary(judgement)
     if forced := next((verdict.forced for verdict in judgement.verdicts if verdict.forced), ""):
         return Banner("not measured", f"{forced}. Compared because of --force: {summary}.")
-    return Banner(state, f"{summary.removeprefix(f'{state}: ')}.")
+    summary = summary.removeprefix(f"{state}: ")
+    if unlike := next((verdict.unlike for verdict in judgement.verdicts if verdict.unlike), ()):
+        differences = units.listed(unlike, 2)
+        return Banner(state, f"Compared because of --force, although the settings differ ({differences}): {summary}.")
+    return Banner(state, f"{summary}.")
 
 
 def of_acceptance(accepted: Acceptance) -> Banner:
