@@ -9,7 +9,7 @@ from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.reports import banner, regression_rows
 from dlio_hpc.reports.banner import Banner, state_of
 from dlio_hpc.reports.history_rows import Block
-from dlio_hpc.results.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS, OF_OPENS, MetricName
 from dlio_hpc.verdict import acceptance, regression, trend
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement
@@ -52,6 +52,9 @@ def of_judgement(judgement: Judgement) -> Banner:
 def of_acceptance(accepted: Acceptance) -> Banner:
     """Return the banner of an acceptance test."""
     text = _ACCEPTANCES["skipped" if accepted.applies_nowhere else accepted.outcome]
+    cached = [check for check in accepted.checks if check.outcome == "cached"]
+    if accepted.outcome == "cached" and all(check.metric in OF_OPENS for check in cached):
+        text = "No verdict: the nodes, and not the servers, may have answered the opens of files."
     return Banner(state_of(accepted.exit_code), f"{text} {acceptance.counted(accepted)}.")
 
 

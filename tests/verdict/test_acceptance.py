@@ -909,6 +909,9 @@ def test_opens_that_the_node_answers_meet_no_criterion(limits: dict[str, Any], e
     assert judged.exit_code == {"cached": 4, "fail": 1, "pass": 0}[check.outcome]
     if check.outcome == "cached":
         assert check.text.endswith(doubt)
+        page = acceptance_page.of_acceptance(judged)
+        assert page.banner.text.startswith("No verdict: the nodes, and not the servers, may have answered the opens")
+        assert any(section.title.startswith("cached: ") for section in page.sections), "its reason is shown"
 
 
 def test_a_single_cached_run_is_enough() -> None:
