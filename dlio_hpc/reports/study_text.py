@@ -135,9 +135,8 @@ def noise(finding: Finding) -> list[str]:
     sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or of_scales)[:1]]
     if noises and any(estimate.is_blocked for estimate in noises):
         drift = max(estimate.drift for estimate in noises)
-        sentences[0] += (
-            f" Rounds differ by {100 * drift:.2g} %; this affects all points alike and is removed from the results."
-        )
+        share = f"{100 * drift:.{1 if drift < 0.1 else 0}f} %"
+        sentences[0] += f" Rounds differ by {share}; this affects all points alike and is removed from the results."
     if noises and any(estimate.includes_jobs for estimate in noises):
         sentences.append(
             "No two settings ran in the same job; the noise includes an assumed difference between "
