@@ -249,7 +249,7 @@ def _unmet(row: Standing) -> Iterator[str]:
     for check in unmet[:_NAMED]:
         yield f"{': '.join(filter(None, (check.group, check.title)))}: {check.measured}; asked: {check.asked}."
     if more := len(unmet[_NAMED:]):
-        yield f"{more} more {'criterion is not met or has' if more == 1 else 'criteria are not met or have'} no verdict."
+        yield f"{more} more {'criterion is' if more == 1 else 'criteria are'} not met, or without a verdict."
 
 
 def _warnings(verdicts: Sequence[Verdict]) -> Iterator[str]:
