@@ -22,7 +22,8 @@ class StepProfile(NamedTuple):
     """Steps of a training. steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step.
     compute_s: mean computation time of a step. wait_s: mean wait of a step, without the first step of each epoch.
     Values are None if they are unknown. doubt: reason why the data of the steps may differ from the data of the
-    workload; empty if there is none.
+    workload; empty if there is none. lost: reason why the recording lacks events at its end; empty if there is none.
+    lacking: figures that may be wrong because of these events.
     """
 
     steps: float | None
@@ -30,6 +31,8 @@ class StepProfile(NamedTuple):
     compute_s: float | None
     wait_s: float | None
     doubt: str = ""
+    lost: str = ""
+    lacking: frozenset[StepFigure] = frozenset()
 
 
 class StepFactor(Struct, frozen=True):
@@ -56,7 +59,8 @@ class StepVerdict(Struct, frozen=True):
 
     outcome: Outcome
     """pass, fail or incomplete. incomplete: none of the judged values differs, but the bytes or all other values are
-    unknown, or the data of the program are in doubt.
+    unknown, or the data of the program are in doubt; or the only values that differ are those of which the recording
+    lacks events.
     """
     tolerance: float
     """Values pass if the smaller divided by the larger is at least this."""
@@ -64,6 +68,8 @@ class StepVerdict(Struct, frozen=True):
     """All values of a step."""
     doubt: str = ""
     """Reason why the data of the program's steps may differ from the data of the workload; empty if there is none."""
+    lost: str = ""
+    """Reason why the recording lacks events of a value that differs; empty if there is none."""
 
     @property
     def exit_code(self) -> int:
@@ -85,9 +91,13 @@ def judge(program: StepProfile, run: StepProfile, tolerance: float) -> StepVerdi
     known = [factor for factor in factors if factor.is_judged and factor.apart is not None]
     has_bytes = any(factor.name == "bytes" for factor in known)
     outcome: Outcome = "pass" if len(known) >= _LEAST and has_bytes and not program.doubt else "incomplete"
-    if any(_differs(factor, tolerance) for factor in known):
+    differing = {factor.name for factor in known if _differs(factor, tolerance)}
+    lost = program.lost if differing & program.lacking else ""
+    if lost:
+        outcome = "incomplete"
+    if differing - program.lacking:
         outcome = "fail"
-    return StepVerdict(outcome, tolerance, factors, program.doubt)
+    return StepVerdict(outcome, tolerance, factors, program.doubt, lost)
 
 
 def _factor(name: StepFigure, program: float | None, run: float | None) -> StepFactor:

@@ -14,6 +14,7 @@ from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config import workload
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.recordings import (
+    read_counts,
     recorded_character,
     recorded_checkpoints,
     recorded_program,
@@ -904,6 +905,59 @@ def test_what_a_worker_loads_before_it_reads_samples_is_not_counted(tmp_path: Pa
     made = recorded_character.load(tmp_path)
     assert made.steps is not None
     assert made.steps.bytes == pytest.approx(size)
+
+
+def _persistent(folder: Path, is_whole: bool = True, sizes: tuple[int, ...] = (70_000, 70_000)) -> Character:
+    """Record passes of seven batches with a persistent worker, which reads `sizes` bytes in each pass. is_whole: False
+    for a worker that was killed before it wrote its last events.
+    """
+    events = Events(folder)
+    _files(events, 7)
+    events.add("loader", 0, _SETTINGS | {"workers": 1, "persistent_workers": True})
+    worker = Events(folder, 1)
+    worker.add("worker", 0, 1, after=0.1)
+    size = 3_000_000
+    for number, read in enumerate(sizes):
+        worker.time = events.time + 0.1
+        events.add("pass", 0, 0.2, after=0.2)
+        worker.add("fetcher")
+        worker.add("moved", size, 0)
+        for batch in range(7):
+            if number == 0 or read:
+                worker.add("open", batch, 0, after=0.01)
+            events.add("batch", 0, 0.25, 3, 300, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+        size += read
+        if is_whole or number + 1 < len(sizes):
+            worker.add("moved", size, 0)
+    _files(worker, 7)
+    worker._lines[1:] = sorted(worker._lines[1:], key=lambda line: line[1] != "file")
+    worker.write(parent=100, rank=[0, 1, "RANK"])
+    if not is_whole:
+        path = folder / "processes/node/1.jsonl"
+        path.write_text("\n".join(path.read_text().splitlines()[:-1]))
+    events.write()
+    return recorded_character.load(folder)
+
+
+def test_a_persistent_worker_reads_in_each_pass(tmp_path: Path) -> None:
+    _persistent(tmp_path, sizes=(70_000, 35_000, 14_000))
+    program = recorded_program.of(recording_files.load(tmp_path))
+    passes = [program.ranks[0].passes]
+    sizes = [read_counts.of_passes(program.ranks, passes, first) for first in range(3)]
+    assert sizes == [(119_000, 21), (49_000, 14), (14_000, 7)]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_recording_whose_worker_was_killed_lacks_bytes(tmp_path: Path, is_whole: bool) -> None:
+    steps = _persistent(tmp_path, is_whole).steps
+    assert steps is not None
+    assert steps.bytes == (10_000 if is_whole else 5_000)
+    assert steps.lacking == (frozenset() if is_whole else {"bytes"})
+    assert steps.lost == (
+        "" if is_whole else "1 process was killed, or did not end yet, so the last events are missing"
+    )
 
 
 @pytest.mark.parametrize("sampler", ["Own", "Other"])

@@ -92,6 +92,20 @@ def test_one_figure_that_agrees_is_no_verdict_but_one_that_differs_is() -> None:
     assert "without the bytes of a step, data are not compared" in _line(without)
 
 
+def test_a_recording_that_lacks_events_is_in_doubt_and_not_bad() -> None:
+    cut = _PROGRAM._replace(bytes=500_000, lost="2 processes were killed", lacking=frozenset({"bytes"}))
+    verdict = _judged(program=cut)
+    assert (verdict.outcome, verdict.exit_code) == ("incomplete", 7)
+    assert _line(verdict).startswith(
+        "Not measured: the recording is in doubt: 2 processes were killed; bytes of a step (488.3 KiB against 585.9 "
+        "KiB) differs. Record the program again."
+    )
+    assert _judged(program=cut, bytes=500_000).outcome == "pass"
+    other = _judged(program=cut, steps=80)
+    assert (other.outcome, _line(other).startswith("Bad: steps of an epoch (40 against 80), bytes")) == ("fail", True)
+    assert _judged(program=cut._replace(lacking=frozenset({"steps", "bytes"})), steps=80).outcome == "incomplete"
+
+
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let a check have these steps instead of those of a job."""

@@ -132,7 +132,12 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
     state = state_of(verdict.exit_code)
     if verdict.outcome == "fail":
         differing = [_step_figure(factor) for factor in verdict.differing]
-        return Banner(state, f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}.")
+        return Banner(state, f"{_differ(differing)}.")
+    if verdict.lost:
+        differing = [_step_figure(factor) for factor in verdict.differing]
+        return Banner(
+            state, f"the recording is in doubt: {verdict.lost}; {_differ(differing)}. Record the program again."
+        )
     known = [_STEPS[factor.name][0] for factor in verdict.factors if factor.is_judged and factor.apart is not None]
     if verdict.outcome == "incomplete" and verdict.doubt:
         return Banner(state, f"the check run may read other data than the program: {verdict.doubt}.")
@@ -141,6 +146,10 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
         return Banner(state, f"too few values of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
     percent = f"{100 * (1 - verdict.tolerance):.3g} %"
     return Banner(state, f"{', '.join(known)} agree with the recorded program within {percent}.")
+
+
+def _differ(names: list[str]) -> str:
+    return f"{', '.join(names)} {'differs' if len(names) == 1 else 'differ'}"
 
 
 def _step_figure(factor: StepFactor) -> str:
