@@ -18,12 +18,21 @@ _SLACK: dict[StepFigure, float] = {"steps": 0, "bytes": 512, "compute_s": 0.0005
 _SLACK_IN_MEMORY = 16384
 
 
+class KeptBytes(NamedTuple):
+    """Bytes of a step of a program that keeps samples in memory: in its first pass, and in the later passes."""
+
+    first: float
+    later: float
+
+
 class StepProfile(NamedTuple):
     """Steps of a training. steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step.
     compute_s: mean computation time of a step. wait_s: mean wait of a step, without the first step of each epoch.
     Values are None if they are unknown. doubt: reason why the data of the steps may differ from the data of the
     workload; empty if there is none. lost: reason why the recording lacks events at its end; empty if there is none.
-    lacking: figures that may be wrong because of these events.
+    lacking: figures that may be wrong because of these events. kept: bytes of a step if the program keeps samples in
+    memory after the first pass. cause: reason why the workload reads other bytes in a step than the program; empty if
+    none is known.
     """
 
     steps: float | None
@@ -33,6 +42,16 @@ class StepProfile(NamedTuple):
     doubt: str = ""
     lost: str = ""
     lacking: frozenset[StepFigure] = frozenset()
+    kept: KeptBytes | None = None
+    cause: str = ""
+
+    def compared_with(self, is_in_memory: bool, epochs: int) -> "StepProfile":
+        """Return the steps with the bytes that a workload shall read. is_in_memory: whether the workload reads the
+        dataset before the first step. epochs: number of its epochs.
+        """
+        if self.kept is None or (epochs > 1 and not is_in_memory):
+            return self
+        return self._replace(bytes=self.kept.later if is_in_memory else self.kept.first)
 
 
 class StepFactor(Struct, frozen=True):
@@ -70,6 +89,8 @@ class StepVerdict(Struct, frozen=True):
     """Reason why the data of the program's steps may differ from the data of the workload; empty if there is none."""
     lost: str = ""
     """Reason why the recording lacks events of a value that differs; empty if there is none."""
+    cause: str = ""
+    """Reason why the bytes of a step differ; empty if they do not differ, or if no reason is known."""
 
     @property
     def exit_code(self) -> int:
@@ -97,7 +118,8 @@ def judge(program: StepProfile, run: StepProfile, tolerance: float) -> StepVerdi
         outcome = "incomplete"
     if differing - program.lacking:
         outcome = "fail"
-    return StepVerdict(outcome, tolerance, factors, program.doubt, lost)
+    cause = program.cause if "bytes" in differing else ""
+    return StepVerdict(outcome, tolerance, factors, program.doubt, lost, cause)
 
 
 def _factor(name: StepFigure, program: float | None, run: float | None) -> StepFactor:

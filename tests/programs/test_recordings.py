@@ -171,9 +171,9 @@ def _one(folder: Path, events: Events, **keys: Any) -> Character:
     return recorded_character.load(folder, **keys)
 
 
-def _files(events: Events, count: int) -> None:
+def _files(events: Events, count: int, size: int = 1000) -> None:
     for number in range(count):
-        events.add("file", number, f"/data/{number:03}.bin", 1000)
+        events.add("file", number, f"/data/{number:03}.bin", size)
 
 
 def test_wait_and_compute_are_kept_apart(tmp_path: Path) -> None:
@@ -907,12 +907,14 @@ def test_what_a_worker_loads_before_it_reads_samples_is_not_counted(tmp_path: Pa
     assert made.steps.bytes == pytest.approx(size)
 
 
-def _persistent(folder: Path, is_whole: bool = True, sizes: tuple[int, ...] = (70_000, 70_000)) -> Character:
-    """Record passes of seven batches with a persistent worker, which reads `sizes` bytes in each pass. is_whole: False
-    for a worker that was killed before it wrote its last events.
+def _persistent(
+    folder: Path, is_whole: bool = True, sizes: tuple[int, ...] = (70_000, 70_000), opens: tuple[int, ...] = (7, 7, 7)
+) -> Character:
+    """Record passes of seven batches with a persistent worker, which reads `sizes` bytes and opens `opens` files in
+    each pass. is_whole: False for a worker that was killed before it wrote its last events.
     """
     events = Events(folder)
-    _files(events, 7)
+    _files(events, 7, 10_000)
     events.add("loader", 0, _SETTINGS | {"workers": 1, "persistent_workers": True})
     worker = Events(folder, 1)
     worker.add("worker", 0, 1, after=0.1)
@@ -923,7 +925,7 @@ def _persistent(folder: Path, is_whole: bool = True, sizes: tuple[int, ...] = (7
         worker.add("fetcher")
         worker.add("moved", size, 0)
         for batch in range(7):
-            if number == 0 or read:
+            if batch < opens[number]:
                 worker.add("open", batch, 0, after=0.01)
             events.add("batch", 0, 0.25, 3, 300, after=0.25)
             events.add("step", "SGD", after=0.5)
@@ -931,7 +933,7 @@ def _persistent(folder: Path, is_whole: bool = True, sizes: tuple[int, ...] = (7
         size += read
         if is_whole or number + 1 < len(sizes):
             worker.add("moved", size, 0)
-    _files(worker, 7)
+    _files(worker, 7, 10_000)
     worker._lines[1:] = sorted(worker._lines[1:], key=lambda line: line[1] != "file")
     worker.write(parent=100, rank=[0, 1, "RANK"])
     if not is_whole:
@@ -947,6 +949,43 @@ def test_a_persistent_worker_reads_in_each_pass(tmp_path: Path) -> None:
     passes = [program.ranks[0].passes]
     sizes = [read_counts.of_passes(program.ranks, passes, first) for first in range(3)]
     assert sizes == [(119_000, 21), (49_000, 14), (14_000, 7)]
+
+
+@pytest.mark.parametrize(
+    ("later", "opens", "fit"),
+    [
+        (700, 0, "the later passes read nothing: the program keeps samples in memory"),
+        (7_000, 1, "the later passes read 6.836 KiB altogether: the program keeps samples in memory"),
+        (70_000, 0, ""),
+        (700, 7, ""),
+        (70_000, 7, ""),
+    ],
+)
+def test_samples_that_a_program_keeps_in_memory_are_noticed(tmp_path: Path, later: int, opens: int, fit: str) -> None:
+    """A pass without opens may read open files. Opens without bytes may be maps of files."""
+    made = _persistent(tmp_path, sizes=(70_000, later), opens=(7, opens))
+    keys = made.derived.keys
+    assert made.steps is not None
+    assert (keys["train.epochs"].value, keys["reader.load"].value) == (2, "on_demand")
+    confidence = {keys[name].confidence for name in ("train.epochs", "reader.load")}
+    if not fit:
+        assert confidence == {"recorded"}
+        assert (made.steps.kept, made.steps.cause) == (None, "")
+        return
+    assert confidence == {"low"}
+    assert f"the first pass read 68.36 KiB, {fit}" in made.notes[0]
+    assert made.steps.kept == (10_000, later / 7)
+    assert made.steps.cause == made.notes[0]
+    assert ("reader.load=memory" in made.notes[0]) == (opens == 0)
+    assert "train.epochs=1" in made.notes[0]
+    head = workload_yaml.write(made, "x").splitlines()[:6]
+    assert any(line.startswith("# Note: the first pass read") for line in head)
+
+
+def test_events_that_were_lost_are_no_samples_in_memory(tmp_path: Path) -> None:
+    made = _persistent(tmp_path, is_whole=False, opens=(7, 0))
+    assert made.steps is not None
+    assert (made.steps.kept, made.derived.keys["train.epochs"].confidence) == (None, "recorded")
 
 
 @pytest.mark.parametrize("is_whole", [True, False])

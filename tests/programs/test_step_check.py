@@ -11,7 +11,7 @@ from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.recordings import recorded_character
 from dlio_hpc.programs.reports import check_page, program_profiles
 from dlio_hpc.programs.reports.check_page import Checked, NotDerived
-from dlio_hpc.programs.step_check import StepProfile, StepVerdict
+from dlio_hpc.programs.step_check import KeptBytes, StepProfile, StepVerdict
 from tests.conftest import Run
 from tests.support.places import LOGS
 
@@ -104,6 +104,42 @@ def test_a_recording_that_lacks_events_is_in_doubt_and_not_bad() -> None:
     other = _judged(program=cut, steps=80)
     assert (other.outcome, _line(other).startswith("Bad: steps of an epoch (40 against 80), bytes")) == ("fail", True)
     assert _judged(program=cut._replace(lacking=frozenset({"steps", "bytes"})), steps=80).outcome == "incomplete"
+
+
+def test_a_check_names_the_cause_of_bytes_that_differ_and_no_other() -> None:
+    kept = _PROGRAM._replace(bytes=300_000, cause="the later passes read nothing")
+    assert _line(_judged(program=kept)).startswith(
+        "Bad: bytes of a step (293 KiB against 585.9 KiB) differs. The cause: the later passes read nothing. Requests"
+    )
+    assert "cause" not in _line(_judged(program=kept, bytes=300_000, steps=80))
+
+
+@pytest.mark.parametrize(
+    ("is_in_memory", "epochs", "size"), [(False, 2, 300_000), (False, 1, 600_000), (True, 2, 100), (True, 1, 100)]
+)
+def test_bytes_of_samples_in_memory_are_those_of_the_passes_that_the_workload_has(
+    is_in_memory: bool, epochs: int, size: int
+) -> None:
+    kept = _PROGRAM._replace(bytes=300_000, kept=KeptBytes(600_000, 100))
+    assert kept.compared_with(is_in_memory, epochs).bytes == size
+    assert _PROGRAM.compared_with(is_in_memory, epochs) == _PROGRAM
+
+
+def test_the_settings_of_a_check_determine_which_bytes_are_compared(
+    run: Run, emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = recorded_character.load(RECORDING)
+    steps = mine.steps
+    assert steps is not None
+    assert steps.bytes is not None
+    kept = steps._replace(bytes=steps.bytes / 2, kept=KeptBytes(steps.bytes, 0), cause="kept in memory")
+    monkeypatch.setattr(recorded_character, "load", lambda *rest: mine._replace(steps=kept))
+    emulated(steps)
+    bad = run("dlio-hpc", "characterize", RECORDING, "--check")
+    assert (bad.code, "differs. The cause: kept in memory." in bad.out) == (1, True)
+    assert run("dlio-hpc", "characterize", RECORDING, "--check", "-S", "train.epochs=1").code == 0
+    emulated(steps._replace(bytes=0))
+    assert run("dlio-hpc", "characterize", RECORDING, "--check", "-S", "reader.load=memory").code == 0
 
 
 @pytest.fixture

@@ -132,7 +132,8 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
     state = state_of(verdict.exit_code)
     if verdict.outcome == "fail":
         differing = [_step_figure(factor) for factor in verdict.differing]
-        return Banner(state, f"{_differ(differing)}.")
+        cause = f" The cause: {verdict.cause}." if verdict.cause else ""
+        return Banner(state, f"{_differ(differing)}.{cause}")
     if verdict.lost:
         differing = [_step_figure(factor) for factor in verdict.differing]
         return Banner(
