@@ -50,7 +50,8 @@ def run(
     asked_s = whole.compute.time.mean
     steps = _steps_compared(character, job, (whole, as_run), step_s >= asked_s, tolerance)
     requests = _requests_compared(character, job, tolerance) if character.has_requests else None
-    return Checked(_absent(character), requests, steps)
+    is_decoded = as_run.reader.mode == "framework" and as_run.dataset.facts.holds_image
+    return Checked(_absent(character), requests, steps, is_decoded)
 
 
 def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> float:

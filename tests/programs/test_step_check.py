@@ -170,6 +170,31 @@ def test_the_command_ends_with_the_verdict_on_steps(run: Run, emulated: Any) -> 
     assert [factor["name"] for factor in check["factors"] if factor["is_judged"]] == ["steps", "bytes", "compute_s"]
 
 
+_IMAGES = ("dataset.format=jpeg", "reader.loader=native")
+_UNDONE = "what the program does to samples, such as decoding, which the workload does not do."
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ((), _UNDONE),
+        ((*_IMAGES, "reader.mode=framework"), "decoding. The workload decodes images, too, but not the same images."),
+        ((*_IMAGES, "reader.mode=posix"), _UNDONE),
+    ],
+)
+def test_the_wait_depends_on_decoding_as_the_workload_has_it(
+    run: Run, emulated: Any, settings: tuple[str, ...], text: str
+) -> None:
+    steps = recorded_character.load(RECORDING).steps
+    assert steps is not None
+    emulated(steps)
+    options = [part for setting in settings for part in ("-S", setting)]
+    done = run("dlio-hpc", "characterize", RECORDING, "--check", *options)
+    assert done.code == 0, done.err
+    sentence = f"The wait is not judged: it depends on storage, on caches, and on {text}"
+    assert sentence in " ".join(done.out.split())
+
+
 def test_steps_and_requests_have_a_verdict_each_and_the_graver_counts(
     run: Run, emulated: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

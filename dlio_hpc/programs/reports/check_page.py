@@ -27,7 +27,9 @@ _STEPS: dict[StepFigure, tuple[str, Callable[[float], str]]] = {
 _STEP_HEADER = ("figure", "program", "check run", "difference", "verdict")
 _TITLE = "Check of the derived workload"
 _MORE = "--html FILE writes a page with both programs, the measures of similarity, and the distributions of requests."
-_WAIT = "The wait is not judged: it depends on storage, on caches, and on decoding, which the workload does not have."
+_WAIT = "The wait is not judged: it depends on storage, on caches, and on "
+_NO_IMAGES = "what the program does to samples, such as decoding, which the workload does not do."
+_IMAGES = "decoding. The workload decodes images, too, but not the same images."
 _NAMES = {
     "request_min": "smallest request",
     "request_max": "largest request",
@@ -63,12 +65,13 @@ class CheckedRequests(NamedTuple):
 
 class Checked(NamedTuple):
     """A check run, compared with the program. requests: None without a log. steps: None without recorded steps. One of
-    the two is always known.
+    the two is always known. is_decoded: whether the check run decoded images.
     """
 
     absent: NotDerived
     requests: CheckedRequests | None
     steps: StepVerdict | None
+    is_decoded: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -179,7 +182,7 @@ def banner_of_both(checked: Checked) -> Banner:
 def of_check(checked: Checked) -> Page:
     """Return the report of a check run. The comparison comes first; only the HTML page has all details."""
     lines = Section("Not derived", [Lines(_lines(checked.absent), "yellow")], page_order=1)
-    steps = [] if checked.steps is None else [_step_section(checked.steps)]
+    steps = [] if checked.steps is None else [_step_section(checked.steps, checked.is_decoded)]
     requests = checked.requests
     if requests is None:
         return Page(_TITLE, "", banner_of_both(checked), [], [*steps, lines])
@@ -195,14 +198,15 @@ def of_check(checked: Checked) -> Page:
     )
 
 
-def _step_section(verdict: StepVerdict) -> Section:
+def _step_section(verdict: StepVerdict, is_decoded: bool) -> Section:
     rows = []
     for factor in verdict.factors:
         name, shown = _STEPS[factor.name]
         cells = ["-" if value is None else shown(value) for value in (factor.program, factor.run)]
         apart = "-" if factor.apart is None else f"{factor.apart:.1%}"
         rows.append([name, *cells, apart, _judgement(factor, verdict)])
-    return Section("Steps", [Table("", _STEP_HEADER, rows, legend=_WAIT)], page_order=1)
+    legend = _WAIT + (_IMAGES if is_decoded else _NO_IMAGES)
+    return Section("Steps", [Table("", _STEP_HEADER, rows, legend=legend)], page_order=1)
 
 
 def _judgement(factor: StepFactor, verdict: StepVerdict) -> str:
