@@ -194,6 +194,17 @@ def test_wait_and_compute_are_kept_apart(tmp_path: Path) -> None:
     assert "checkpoint.by" not in keys
 
 
+@pytest.mark.parametrize("computes", [0.5, 0.0])
+def test_the_comment_of_the_computation_says_for_which_batches_it_holds(tmp_path: Path, computes: float) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, computes, [21, 0, 9, [4, 2]])
+    text = workload_yaml.write(_one(tmp_path, events), "x")
+    comments = " ".join(line.partition("#")[2].strip() for line in text.splitlines())
+    assert comments.count("holds only for batches of 3 and 2 read threads") == (1 if computes else 0)
+
+
 @pytest.mark.parametrize(("orders", "reseed"), [((1, 1, 1), False), ((1, 1, 2), True), ((1, 2, 3), True)])
 def test_passes_with_the_same_random_order_are_said_to_have_it(
     tmp_path: Path, orders: tuple[int, ...], reseed: bool
