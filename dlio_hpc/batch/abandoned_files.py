@@ -61,31 +61,39 @@ def _job_folders(runs: Path) -> list[Path]:
     return [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
 
 
-def never_started(runs: Path) -> Iterator[Debris]:
-    """Yield the directories in `runs` that belong to jobs that were never submitted and have no output."""
+def never_started(runs: Path, unknown: list[DlioError]) -> Iterator[Debris]:
+    """Yield the directories in `runs` that belong to jobs that were never submitted and have no output. unknown:
+    receives an error for each job whose state the batch system does not tell; such a job is left out.
+    """
     for folder in _job_folders(runs):
         try:
             record = job_record.load(folder)
             if record.batch_id is not None or job_state.has_output(folder):
                 continue
             record = job_state.refresh(folder)
-        except DlioError:  # unreadable, or the batch system does not answer: the state is unknown
+        except InfrastructureError as fault:  # the batch system does not answer
+            unknown.append(InfrastructureError(f"{folder} is left out: {fault}"))
+            continue
+        except DlioError:  # unreadable
             continue
         if record.batch_id is None and not job_state.has_output(folder) and not rundir.is_locked(folder):
             yield Debris(folder, f"job {record.job} never started ({record.state})")
 
 
-def outputs(runs: Path) -> Iterator[Debris]:
+def outputs(runs: Path, unknown: list[DlioError]) -> Iterator[Debris]:
     """Yield the folders with checkpoints and other files of jobs in `runs` that have ended. A run removes this folder
     at its end, unless it was killed. The batch system is queried for jobs whose end is not recorded. A job whose script
     still runs is left out: in another PID namespace, such as a container, its processes look as if they had ended.
+    unknown: as for never_started().
     """
     left: dict[Path, list[Debris]] = {}
     for folder in _job_folders(runs):
         with suppress(DlioError):  # unreadable: it is unknown what the job used
             left[folder] = list(_outputs(job_record.load(folder).job, job_record.load_plan(folder)))
     for look in job_state.refresh_all([folder for folder, debris in left.items() if debris]):
-        if look.job.ended and look.fault is None and not rundir.is_running(look.directory):
+        if look.fault is not None:
+            unknown.append(InfrastructureError(f"{look.directory} is left out: {look.fault}"))
+        elif look.job.ended and not rundir.is_running(look.directory):
             yield from left[look.directory]
 
 

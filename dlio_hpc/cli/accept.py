@@ -40,9 +40,9 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
         from dlio_hpc.documents import judgements
 
         console.print_json(judgements.of_accept(accepted))
-    outputs.present(lambda: _page(accepted))
     if junit is not None:
         write_junit(junit, f"acceptance by {accepted.criteria.name}", acceptance.cases(accepted))
+    outputs.present(lambda: _page(accepted))
     return accepted.exit_code
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.batch import abandoned_files
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
@@ -30,12 +30,15 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
     folder_kinds.refuse_other(runs, "jobs", "--runs")
     if archive is not None:
         folder_kinds.refuse_other(archive, "archives", "--archive")
+    unknown: list[DlioError] = []
     left = [
         *abandoned_files.rests(runs),
-        *abandoned_files.never_started(runs),
+        *abandoned_files.never_started(runs, unknown),
         *abandoned_files.rests(archive or runs / "archive"),
-        *abandoned_files.outputs(runs),
+        *abandoned_files.outputs(runs, unknown),
     ]
+    for fault in unknown:
+        console.say(f"dlio-hpc: {fault}")
 
     def remove(remains: abandoned_files.Debris) -> RemainsDocument:
         abandoned_files.check(remains)
@@ -49,5 +52,5 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
     if as_json:
         console.print_json(CleanDocument(removed, dry_run))
     elif not left:
-        console.show("nothing to remove")
-    return code
+        console.show("nothing to remove" if not unknown else "nothing to remove of the jobs whose state is known")
+    return code or (unknown[0].exit_code if unknown else 0)

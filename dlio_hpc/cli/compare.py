@@ -64,10 +64,10 @@ def compare(
         from dlio_hpc.documents import judgements
 
         console.print_json(judgements.of_judgement(judged))
-    outputs.present(lambda: _page(judged), has_pager)
     if junit is not None:
         seconds = units.seconds_between(started, units.utc_now(fraction=True))
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
+    outputs.present(lambda: _page(judged), has_pager)
     if len(names) == 2 and against is None:
         earlier, later = map(shlex.quote, names)
         console.say(

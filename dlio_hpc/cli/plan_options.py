@@ -66,7 +66,7 @@ _OPTIONS = (
     option("--study", metavar="NAME|FILE", help="Measure the points of a study file, such as fig11."),
     option("--suite", metavar="NAME|FILE", help="Measure a suite (a study file with a verdict), such as nightly."),
     option("--full", is_flag=True,
-           help="Use the sizes for a large machine in the study file. Default for suites, except on site local."),
+           help="Use the sizes for a large machine in the study file. Default for suites on batch systems."),
     option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random order of runs. Default: random."),
     option("--repeat", type=click.IntRange(1), metavar="N",
            help="Measured runs of each point.  [default: 1 (4 with --ab), or the study file's]"),

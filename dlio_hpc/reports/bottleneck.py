@@ -27,6 +27,9 @@ _NAMED = 6
 # Reads explain a wait if reads are in flight during at least this share of it. The program of a Darshan log is bound by
 # I/O if it spends at least this share of its run time in I/O.
 _EXPLAINED = 0.5
+# Reads explain none of a wait for data below the first share of it, and all of it from the second share on. In between,
+# the wait has two causes.
+_NONE_OF_IT, _ALL_OF_IT = 0.25, 0.75
 _PHASES = {
     "wait_s": "waiting for data",
     "compute_s": "compute",
@@ -134,7 +137,7 @@ def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[
     active = _active(runs)
     if "sync_s" in phases and active is not None and active >= _EXPLAINED * waited:
         others = [_bottleneck(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
-        return [f"{_reading(runs, waited)} (ranks wait for the reads of {_slowest(runs)})", *others]
+        return [f"{_source(runs)} (ranks wait for the reads of {_slowest(runs)})", *others]
     return [_bottleneck(phase, runs, seconds) for phase in phases]
 
 
@@ -173,23 +176,37 @@ def _bottleneck(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float
 
 def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
     """Return a phrase that says what caused the wait for data. The phrase names storage only if the bytes came from
-    storage and reads were in flight during the wait. waited: duration of the wait in seconds.
+    storage and reads were in flight during the wait. waited: duration of the wait in seconds, summed over the runs.
     """
-    origins = {run.storage.outcome() for run in runs if run.storage is not None}
-    if origins == {"nothing read"}:
+    if _origins(runs) == {"nothing read"}:
         return "the benchmark itself, since nothing was read"
-    metadata, active = _metadata(runs), _active(runs)
-    if active is not None and active < _EXPLAINED * waited:
-        calls, about = ("opens, closes and reads", "about ") if metadata else ("reads", "")
-        return (
-            f"preparing data, not storage ({calls} were in flight for {about}{format_seconds(active)} of "
-            f"{format_seconds(waited)} of waiting)"
-        )
+    active = _active(runs)
+    if active is None or active >= _ALL_OF_IT * waited:
+        return _source(runs)
+    calls, about = ("opens, closes and reads", "about ") if _metadata(runs) else ("reads", "")
+    share = (
+        f"({calls} were in flight for {about}{format_seconds(active / len(runs))} of "
+        f"{format_seconds(waited / len(runs))} of waiting)"
+    )
+    prepares = any(summary.preprocess_s for summary in _summaries(runs))
+    loader = "preparing data" if prepares else "the loader, with its workers, queues and copies"
+    if active < _NONE_OF_IT * waited:
+        return f"{loader}, not storage {share}"
+    return f"{_source(runs)} and by {loader} {share}"
+
+
+def _origins(runs: Sequence[RunOutcome]) -> set[str]:
+    return {run.storage.outcome() for run in runs if run.storage is not None}
+
+
+def _source(runs: Sequence[RunOutcome]) -> str:
+    """Return a phrase for the reads that ranks wait for."""
+    metadata, origins = _metadata(runs), _origins(runs)
     if not origins.isdisjoint(_NOT_STORAGE):
         return next(text for origin, text in _NOT_STORAGE.items() if origin in origins)
     if metadata >= _OF_METADATA:
         return f"opens and closes of files, which take {100 * metadata:.0f} % of the time in opens, closes and reads"
-    if active is None:
+    if _active(runs) is None:
         return "storage or decoding (TensorFlow's read times are unknown)"
     return "storage or decompression (the same call reads and decompresses)" if _unpacks(runs) else "storage"
 

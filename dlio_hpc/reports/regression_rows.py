@@ -142,10 +142,14 @@ def summary(judgement: Judgement) -> str:
     gravest = [verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome]
     worst = min(gravest, key=lambda verdict: math.inf if verdict.ratio is None else verdict.ratio, default=None)
     name = label(judgement.outcome)
-    if worst is None or len(judgement.verdicts) == 1:
-        return f"{name}: {worst.why.removeprefix(f'{worst.outcome}: ')}" if worst else judgement.text
+    if worst is None:
+        return judgement.text
+    is_usual = worst.ratio is None or worst.tolerance == regression.TOLERANCE
+    limit = "" if is_usual else f" (tolerance {100 * worst.tolerance:.3g} %)"
+    if len(judgement.verdicts) == 1:
+        return f"{name}{limit}: {worst.why.removeprefix(f'{worst.outcome}: ')}"
     subject = worst.job if worst.subject == worst.job else f"{worst.job}, {worst.subject}"
-    return f"{judgement.text}. First {name}: {subject}: {worst.why}"
+    return f"{judgement.text}{limit}. First {name}: {subject}: {worst.why}"
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:

@@ -111,6 +111,8 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
         yield Banner("not measured", "Nothing was measured.")
     elif finding.unusable is not None:
         yield Banner("inconclusive", finding.unusable)
+    elif finding.confounded is not None:
+        yield Banner("inconclusive", f"{finding.confounded}.")
     elif finding.comparisons:
         yield _of_comparison(text, finding.comparisons[-1])
     elif finding.scalings:

@@ -92,6 +92,8 @@ def _part(report: StudyReport, finding: Finding) -> Section:
     blocks: list[Block] = [_points(study, finding)]
     if finding.unusable is not None:
         blocks.append(Lines([finding.unusable], "yellow"))
+    if finding.confounded is not None:
+        blocks.append(Lines([finding.confounded], "yellow"))
     blocks += [Lines(sentences) for sentences in study_text.conclusions(study, finding)]
     blocks += [
         Lines(study_text.noise(finding)),

@@ -51,7 +51,8 @@ def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
     that names the parts that read from memory.
     """
     cached = {outcome.study.points[run.point].part for run in outcome.measured if run.origin == "cached"}
-    lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
+    clear = (finding for finding in findings if finding.part not in cached and finding.confounded is None)
+    lines = advice.of_study(outcome.study, tuple(clear))
     if not lines or not cached:
         return lines
     parts = ", ".join(sorted(cached))

@@ -9,7 +9,7 @@ from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.reports import banner, regression_rows
 from dlio_hpc.reports.banner import Banner, state_of
 from dlio_hpc.reports.history_rows import Block
-from dlio_hpc.results.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS, OF_OPENS, MetricName
 from dlio_hpc.verdict import acceptance, regression, trend
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement
@@ -36,17 +36,25 @@ _NEWEST, _FEWEST = 10, 3
 
 def of_judgement(judgement: Judgement) -> Banner:
     """Return the banner for jobs that were compared with baselines and histories. If a job did not measure storage and
-    is compared because of --force, the state is "not measured" for any outcome.
+    is compared because of --force, the state is "not measured" for any outcome. If the settings differ, the banner says
+    so first.
     """
     state, summary = state_of(judgement.exit_code), regression_rows.summary(judgement)
     if forced := next((verdict.forced for verdict in judgement.verdicts if verdict.forced), ""):
         return Banner("not measured", f"{forced}. Compared because of --force: {summary}.")
-    return Banner(state, f"{summary.removeprefix(f'{state}: ')}.")
+    summary = summary.removeprefix(f"{state}: ")
+    if unlike := next((verdict.unlike for verdict in judgement.verdicts if verdict.unlike), ()):
+        differences = units.listed(unlike, 2)
+        return Banner(state, f"Compared because of --force, although the settings differ ({differences}): {summary}.")
+    return Banner(state, f"{summary}.")
 
 
 def of_acceptance(accepted: Acceptance) -> Banner:
     """Return the banner of an acceptance test."""
     text = _ACCEPTANCES["skipped" if accepted.applies_nowhere else accepted.outcome]
+    cached = [check for check in accepted.checks if check.outcome == "cached"]
+    if accepted.outcome == "cached" and all(check.metric in OF_OPENS for check in cached):
+        text = "No verdict: the nodes, and not the servers, may have answered the opens of files."
     return Banner(state_of(accepted.exit_code), f"{text} {acceptance.counted(accepted)}.")
 
 

@@ -47,7 +47,8 @@ class Verdict(Struct, frozen=True):
     outcome a regression; None if there is no such change. trend: None if the history was not used in the comparison.
     warnings: objections that --force overrode, and a note if some runs lack the metric. disturbances: lines that
     describe other activity on the nodes; empty unless the outcome is inconclusive or a regression. forced: reason why
-    the job does not measure storage, if it is compared only because of --force; otherwise empty.
+    the job does not measure storage, if it is compared only because of --force; otherwise empty. unlike: differences
+    between the job and the reference that are compared only because of --force.
     """
 
     job: str
@@ -75,6 +76,7 @@ class Verdict(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     disturbances: tuple[str, ...] = ()
     forced: str = ""
+    unlike: tuple[str, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -378,6 +380,7 @@ def _compared(case: _Case, near: Reference, there: Night, unlike: list[str]) -> 
         shift=weighed.shift,
         trend=weighed.trend,
         warnings=tuple(_warnings(case, near, unlike)),
+        unlike=tuple(unlike),
         disturbances=tuple(_disturbances(case, near))
         if weighed.before and weighed.outcome in ("inconclusive", "regression")
         else (),

@@ -202,15 +202,22 @@ class Judged(NamedTuple):
 
 
 def judged(paths: Sequence[Path]) -> Judged:
-    """Return the studies and jobs to judge, from these directories or archives. If several jobs of one study are given,
-    they are judged as that study, and the measurements of its other jobs are reported as missing.
+    """Return the studies and jobs to judge, from these directories or archives. Jobs of a study are judged as that
+    study, and the measurements of its other jobs are reported as missing.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]
-    jobs = job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders])
-    if not studies and jobs and (study := study_outcome.held(jobs)) is not None:
-        return Judged([study_outcome.of_jobs(study, jobs, absent="not planned in any of the given jobs")], [])
-    return Judged(studies, jobs)
+    known = {job.job.job for study in studies for job in study.jobs}
+    jobs: list[JobOutcome] = []
+    parts: dict[tuple[str, str], tuple[Study, list[JobOutcome]]] = {}
+    for job in job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders]):
+        study = study_outcome.held([job])
+        if study is None:
+            jobs.append(job)
+        elif job.job.job not in known:
+            parts.setdefault((study.study, study.created), (study, []))[1].append(job)
+    why = "not planned in any of the given jobs"
+    return Judged([*studies, *(study_outcome.of_jobs(*part, absent=why) for part in parts.values())], jobs)
 
 
 def absent(outcome: StudyOutcome) -> list[Absent]:

@@ -1,10 +1,12 @@
 """Files that killed jobs leave behind, and what dlio-hpc clean removes of them."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from dlio_hpc.batch import job_record
+from dlio_hpc.base.errors import InfrastructureError
+from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.files import rundir
 from tests.conftest import Run
 
@@ -47,6 +49,24 @@ def test_clean_leaves_the_outputs_of_a_script_that_runs(run: Run, tmp_path: Path
         assert "nothing to remove" in run("dlio-hpc", "clean").out
     assert outputs.exists()
     assert f"removed {outputs}" in run("dlio-hpc", "clean").out
+
+
+def test_clean_names_jobs_whose_state_is_unknown(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch system does not answer: whether a job was ever started is not known."""
+    folder = tmp_path / "dlio-runs" / "demo-1"
+    folder.mkdir(parents=True)
+    (folder / rundir.JOB).touch()
+
+    def refresh(_: Path) -> None:
+        raise InfrastructureError("squeue failed: Unable to contact slurm controller")
+
+    monkeypatch.setattr(job_record, "load", lambda _: SimpleNamespace(batch_id=None, job="demo-1"))
+    monkeypatch.setattr(job_state, "refresh", refresh)
+    done = run("dlio-hpc", "clean")
+    assert done.code == 6
+    assert done.out == "nothing to remove of the jobs whose state is known\n"
+    assert "dlio-runs/demo-1 is left out: squeue failed: Unable to contact slurm controller" in done.err
+    assert folder.exists()
 
 
 @pytest.mark.parametrize("is_given", [False, True])

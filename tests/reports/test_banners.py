@@ -249,7 +249,30 @@ def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
     summary = structs.replace(run.result.summary, io_time_s=4.0, io_hidden_fraction=0.5)
     outcome = outcome._replace(runs=[run._replace(result=structs.replace(run.result, summary=summary))])
     (sentence,) = bottleneck.of_job(outcome)
-    assert sentence.startswith("Bound by preparing data, not storage (reads were in flight for 2 s of 20 s")
+    loader = "the loader, with its workers, queues and copies"
+    assert sentence.startswith(f"Bound by {loader}, not storage (reads were in flight for 2 s of 20 s")
+
+
+@pytest.mark.parametrize(
+    ("io_s", "text"),
+    [
+        (2.0, "preparing data, not storage (reads were in flight for 2 s of 20 s of waiting): "),
+        (4.9, "preparing data, not storage (reads were in flight for 4.9 s of 20 s of waiting): "),
+        (5.1, "storage and by preparing data (reads were in flight for 5.1 s of 20 s of waiting): "),
+        (14.9, "storage and by preparing data (reads were in flight for 14.9 s of 20 s of waiting): "),
+        (15.1, "storage: "),
+    ],
+)
+def test_a_wait_for_reads_and_for_decoding_has_two_causes(tmp_path: Path, io_s: float, text: str) -> None:
+    """Times are means of the repeats."""
+    outcome = _job(tmp_path, [100.0], wait_s=20.0)
+    (run,) = (run for run in outcome.runs if run.run.kind == "measure")
+    assert run.result is not None
+    assert run.result.summary is not None
+    parts = {"io_time_s": io_s, "io_hidden_fraction": 0.0, "preprocess_s": 9.0}
+    result = structs.replace(run.result, summary=structs.replace(run.result.summary, **parts))
+    repeated = outcome._replace(runs=[run._replace(result=result)] * 3)
+    assert bottleneck.of_job(repeated)[0].startswith(f"Bound by {text}")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +290,8 @@ def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
             20.0,
             2.0,
             0.4,
-            "Bound by preparing data, not storage (opens, closes and reads were in flight for about 3.33 s of 20 s",
+            "Bound by the loader, with its workers, queues and copies, not storage (opens, closes and reads were in "
+            "flight for about 3.33 s of 20 s",
         ),
     ],
 )

@@ -472,7 +472,15 @@ def test_a_template_cannot_show_what_is_not_there(tmp_path: Path, monkeypatch: p
         html_page.render(_page())
 
 
-def test_matplotlib_is_asked_for_by_name_and_only_where_pictures_are_drawn() -> None:
+_PAINTERS = sorted(
+    f"dlio_hpc.{path.relative_to(ROOT / 'dlio_hpc').with_suffix('').as_posix().replace('/', '.')}"
+    for path in (ROOT / "dlio_hpc").rglob("*.py")
+    if re.search(r"^(from|import) matplotlib|^from dlio_hpc.reports.figures", path.read_text(), re.MULTILINE)
+)
+
+
+@pytest.mark.parametrize("painter", _PAINTERS)
+def test_matplotlib_is_asked_for_by_name_and_only_where_pictures_are_drawn(painter: str) -> None:
     program = """
 import sys
 sys.modules["matplotlib"] = None
@@ -480,10 +488,10 @@ import dlio_hpc.reports.html_page
 assert not {"jinja2", "numpy"} & set(sys.modules)
 from dlio_hpc.base.errors import ConfigError
 try:
-    import dlio_hpc.reports.figures.run_panels
+    import PAINTER
 except ConfigError as fault:
     print(fault)
-"""
+""".replace("PAINTER", painter)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "pictures need matplotlib, which is not installed: pip install matplotlib\n"
 

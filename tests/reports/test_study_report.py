@@ -172,6 +172,37 @@ def _drawn(made: Study, random: Any) -> StudyReport:
     return study_report.make(StudyOutcome(made, [], measured, [], 0))
 
 
+_NO_COMPUTATION = ("reader.prefetch=null", "compute.time=0")
+
+
+@pytest.mark.parametrize(
+    ("axes", "settings", "is_clear"),
+    [
+        (["reader.batch_size=4,10"], ("compute.time=50ms",), False),
+        (["reader.read_threads=1,2", "reader.batch_size=4,10,6"], ("compute.time=50ms",), False),
+        (["reader.batch_size=4,10"], _NO_COMPUTATION, True),
+        (["reader.batch_size=4,10", "compute.time=50ms,100ms"], (), True),
+        (["reader.read_threads=1,2"], ("compute.time=50ms",), True),
+    ],
+    ids=str,
+)
+def test_batches_that_compute_equally_long_are_no_comparison_of_reading(
+    tmp_path: Path, axes: list[str], settings: tuple[str, ...], is_clear: bool
+) -> None:
+    made = studies.make(tmp_path, studies.asked("demo", *axes, settings=settings), repeat=3)
+    noise = np.random.default_rng(3).normal(0, 0.002, (len(made.points), 3))
+    values = [[100 * (1 + number) * np.exp(level) for level in row] for number, row in enumerate(noise)]
+    measured = studies.measured(made, lambda number, repeat: float(values[number][repeat]))
+    report = study_report.make(StudyOutcome(made, [], [run._replace(origin="storage") for run in measured], [], 0))
+    banner = study_banner.of_study(report)
+    assert (banner.state == "good") == bool(report.advice) == is_clear
+    reason = (
+        "compute.time is 50 ms a step for every batch size, so a sample takes 12.5 ms of computation with batch_size=4 "
+        "and 5 ms with batch_size=10; to compare how batches are read, set compute.time=0"
+    )
+    assert (reason in banner.text) == (reason in " ".join(_shown(report).split())) == (not is_clear)
+
+
 def test_sentences_tables_banner_and_json_agree(tmp_path: Path) -> None:
     """In studies of many kinds, no sentence contradicts the table of parameters, the banner, the advice or the JSON."""
     axes = ["reader.read_threads=2,1,4", "reader.batch_size=4,8", "reader.preprocess_threads=1,2"]
@@ -179,7 +210,8 @@ def test_sentences_tables_banner_and_json_agree(tmp_path: Path) -> None:
     kinds: set[str] = set()
     with study_rates.simulated_once():
         for number in range(240):
-            made = studies.make(tmp_path, studies.asked("demo", *axes[: 2 + number % 2]), repeat=2 + number % 3 // 2)
+            asked = studies.asked("demo", *axes[: 2 + number % 2], settings=_NO_COMPUTATION)
+            made = studies.make(tmp_path, asked, repeat=2 + number % 3 // 2)
             kinds |= _checked(_drawn(made, random))
     assert kinds == {"change", "keep", "best", "interaction", "effect kept", "no difference"}
 

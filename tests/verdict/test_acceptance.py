@@ -17,6 +17,7 @@ from msgspec import structs
 from dlio_hpc.analysis import normal_range, students_t
 from dlio_hpc.analysis.storage_check import EpochStorage
 from dlio_hpc.base import serialization, units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import Size
 from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import workload
@@ -908,6 +909,9 @@ def test_opens_that_the_node_answers_meet_no_criterion(limits: dict[str, Any], e
     assert judged.exit_code == {"cached": 4, "fail": 1, "pass": 0}[check.outcome]
     if check.outcome == "cached":
         assert check.text.endswith(doubt)
+        page = acceptance_page.of_acceptance(judged)
+        assert page.banner.text.startswith("No verdict: the nodes, and not the servers, may have answered the opens")
+        assert any(section.heading.startswith("cached: ") for section in page.sections), "its reason is shown"
 
 
 def test_a_single_cached_run_is_enough() -> None:
@@ -1409,13 +1413,27 @@ def test_files_are_written_for_people_and_machines(run: Run, tmp_path: Path) -> 
     done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml", *options)
     assert done.code == 0, done.err
     assert done.json["exit_code"] == 0
-    assert done.err.splitlines() == ["report: out/a.html", "figures: out/figures", "junit: out/a.xml"]
+    assert done.err.splitlines() == ["junit: out/a.xml", "report: out/a.html", "figures: out/figures"]
     assert len(list((tmp_path / "out/figures").glob("criteria-*.svg"))) == 2
     assert len(list((tmp_path / "out/figures").glob("criteria-*.png"))) == 2
     assert "Accepted: every criterion is met." in (tmp_path / "out/a.html").read_text()
     suite = ElementTree.fromstring((tmp_path / "out/a.xml").read_bytes())
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("acceptance by mine", "12", "0")
     assert run("dlio-hpc", "accept", "tune", DLIO_HPC_CRITERIA="mine.yaml").code == 0
+
+
+def test_junit_is_written_if_the_page_cannot_be_drawn(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_matplotlib(_: object) -> str:
+        raise ConfigError("pictures need matplotlib")
+
+    _study(tmp_path)
+    monkeypatch.setattr(html_page, "render", without_matplotlib)
+    for command in (("accept", "tune", "--criteria", "mine.yaml"), ("compare", "tune-1")):
+        done = run("dlio-hpc", *command, "--html", "a.html", "--junit", f"{command[0]}.xml")
+        assert (done.code, "pictures need matplotlib" in done.err) == (2, True)
+        assert ElementTree.parse(tmp_path / f"{command[0]}.xml").getroot().get("tests")
 
 
 def test_a_cached_study_is_told_what_would_help(run: Run, tmp_path: Path) -> None:

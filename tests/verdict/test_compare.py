@@ -289,6 +289,11 @@ def test_unlike_keys_are_refused_with_the_difference_named() -> None:
         "the configurations differ: nodes: 2 / 4",
         "the configurations differ: version of dlio-hpc: 0.1.0 / 1.1.0",
     )
+    job, known = nights.entry(1, [100.0, 100.1, 99.9], key), [nights.accepted(BASE)]
+    banner = verdict_banners.of_judgement(baseline_comparison.judge([job], [BASE, *QUIET], known, Terms(force=True)))
+    assert banner.text.startswith(
+        "Compared because of --force, although the settings differ (nodes: 2 / 4, version of dlio-hpc: 0.1.0 / 1.1.0): "
+    )
 
 
 def test_differing_settings_are_named_by_their_keys() -> None:

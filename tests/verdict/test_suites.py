@@ -103,7 +103,7 @@ def _accepted(absent: Sequence[validity_criteria.Absent] = ()) -> Acceptance:
         ((("inconclusive", 0.9), ("regression", 0.8)), 0, 1, "regression"),
         ((("cached", None), ("regression", 0.8)), 0, 4, "cached"),
         ((("invalid", None), ("cached", None)), 0, 3, "invalid"),
-        ((("pass", 1.0),), 2, 7, "incomplete; 1 pass; criteria: "),
+        ((("pass", 1.0),), 2, 7, "incomplete; 1 pass (tolerance 2 %); criteria: "),
         ((("infrastructure", None),), 3, 6, "infrastructure"),
         ((("infrastructure", None), ("invalid", None), ("bug", None)), 0, 70, "bug"),
     ],

@@ -18,7 +18,7 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Estimates, Noise
 from dlio_hpc.analysis.study.replicates import Fit, Floats, Ints
 from dlio_hpc.analysis.study.scaling import Scaling
-from dlio_hpc.base.units import counted
+from dlio_hpc.base.units import counted, format_seconds
 from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.results.run_result import Summary
@@ -116,7 +116,8 @@ class Finding(Struct, frozen=True):
     """Results of a part of a study. points: the measured points of the part. comparisons: comparisons of points with
     the same number of ranks; empty if the part varies no settings. scalings: scaling of each setting; empty if the
     number of ranks does not vary. unusable: reason why some measurements cannot be compared by the metric; None if all
-    can be compared.
+    can be compared. confounded: reason why the comparison of settings shows something else than how fast data are read;
+    None if there is none.
     """
 
     part: str
@@ -126,6 +127,7 @@ class Finding(Struct, frozen=True):
     comparisons: tuple[Comparison, ...]
     scalings: tuple[Scaling, ...]
     unusable: str | None = None
+    confounded: str | None = None
 
 
 def findings(
@@ -163,6 +165,7 @@ def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Met
         comparisons=tuple(comparisons),
         scalings=scaling.scalings(study, part, mine, families, assumed) if part.is_scaling else (),
         unusable=_unusable(metric, len(mine) - len(usable)),
+        confounded=_confounded(part, list(points.values())),
     )
 
 
@@ -172,6 +175,23 @@ def _unusable(metric: MetricName, count: int) -> str | None:
     absent = METRICS[metric].absent
     reason = f" (absent or 0: {absent})" if absent else ""
     return f"{metric} is unknown or 0 in {counted(count, 'measurement')}, which are not compared{reason}"
+
+
+def _confounded(part: Part, points: Sequence[Point]) -> str | None:
+    """Return the reason why settings of a part cannot be compared: steps of several batch sizes compute equally long,
+    so that the computation per sample differs. Return None if there is no such reason.
+    """
+    sizes = sorted({point.workload.reader.batch_size for point in points})
+    times = {point.workload.compute.time.mean for point in points}
+    keys = {axis.key for axis in part.settings}
+    if "reader.batch_size" not in keys or len(sizes) < 2 or len(times) != 1 or not (seconds := float(times.pop())):
+        return None
+    few, many = (format_seconds(seconds / size) for size in (sizes[0], sizes[-1]))
+    return (
+        f"compute.time is {format_seconds(seconds)} a step for every batch size, so a sample takes {few} of "
+        f"computation with batch_size={sizes[0]} and {many} with batch_size={sizes[-1]}; to compare how batches are "
+        "read, set compute.time=0"
+    )
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:

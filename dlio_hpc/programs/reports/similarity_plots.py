@@ -1,10 +1,9 @@
 """Pictures of the requests of two programs. Each picture shows the same distribution of both programs."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from dlio_hpc.base.units import format_size
 from dlio_hpc.programs.similarity.io_profile import Profile
@@ -12,6 +11,9 @@ from dlio_hpc.programs.similarity.request_distance import Floats, RequestDistrib
 from dlio_hpc.reports.figures import canvas, plots
 from dlio_hpc.reports.figures.canvas import COLOURS, GREY
 from dlio_hpc.reports.page import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Number of bins per octave.
 _PER_OCTAVE = 2
@@ -75,7 +77,7 @@ def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
     return (np.arange(low, high + 2) / _PER_OCTAVE).astype(np.float64), shares
 
 
-def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
+def _marks(axes: "Axes", letter: str, profile: Profile, colour: str) -> list[str]:
     """Draw lines at the median, mean and largest request size of a program. The distribution of this program is
     unknown. Return a list with one sentence for the caption.
     """
@@ -86,7 +88,7 @@ def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
     return [f"{letter} has summary numbers only: lines are its median, mean and largest request"]
 
 
-def _ticks(axes: Axes, signed: bool) -> None:
+def _ticks(axes: "Axes", signed: bool) -> None:
     """Set ticks at powers of two. signed: whether the axis also shows negative values, which jumps can have."""
     low, high = axes.get_xlim()
     low, high = (min(low, -1.0), max(high, 1.0)) if signed else (low - 0.5, max(high, low + 4) + 0.5)

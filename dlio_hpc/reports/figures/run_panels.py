@@ -2,19 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
+from matplotlib.figure import Figure
+
 from dlio_hpc.analysis.log.view import View
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.reports.figures import call_counts, canvas, distribution_plots, io_costs, time_series
+from dlio_hpc.reports.figures.canvas import NARROW, WIDE
 from dlio_hpc.reports.page import Picture
-
-try:
-    from matplotlib.figure import Figure
-
-    from dlio_hpc.reports.figures import call_counts, canvas, distribution_plots, io_costs, time_series
-    from dlio_hpc.reports.figures.canvas import NARROW, WIDE
-except ModuleNotFoundError as fault:
-    if not (fault.name or "").startswith("matplotlib"):
-        raise
-    raise ConfigError("pictures need matplotlib, which is not installed: pip install matplotlib") from None
 
 # Function that draws a view under a title. It returns the figure, or the reason why there is none, and the caption.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]
