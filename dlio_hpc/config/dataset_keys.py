@@ -674,7 +674,8 @@ def _check(dataset: Dataset) -> None:
         ),
         (
             dataset.subfolders is not None and (not facts.holds_data or dataset.existing is not None),
-            "subfolders divides the files that dlio-hpc generates, and none are generated here; leave subfolders null",
+            "subfolders divides the files that dlio-hpc generates, and none are generated here; set "
+            "dataset.subfolders=null",
         ),
         (
             dataset.leaves > dataset.files,

@@ -248,8 +248,8 @@ def _unmet(row: Standing) -> Iterator[str]:
     unmet = row.suite.acceptance.unmet if row.suite is not None else []
     for check in unmet[:_NAMED]:
         yield f"{': '.join(filter(None, (check.group, check.title)))}: {check.measured}; asked: {check.asked}."
-    if unmet[_NAMED:]:
-        yield f"{len(unmet) - _NAMED} more criteria are not met or have no verdict."
+    if more := len(unmet[_NAMED:]):
+        yield f"{more} more {'criterion is not met or has' if more == 1 else 'criteria are not met or have'} no verdict."
 
 
 def _warnings(verdicts: Sequence[Verdict]) -> Iterator[str]:

@@ -135,9 +135,8 @@ def noise(finding: Finding) -> list[str]:
     sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or of_scales)[:1]]
     if noises and any(estimate.is_blocked for estimate in noises):
         drift = max(estimate.drift for estimate in noises)
-        sentences[0] += (
-            f" Rounds differ by {100 * drift:.2g} %; this affects all points alike and is removed from the results."
-        )
+        share = f"{100 * drift:.{1 if drift < 0.1 else 0}f} %"
+        sentences[0] += f" Rounds differ by {share}; this affects all points alike and is removed from the results."
     if noises and any(estimate.includes_jobs for estimate in noises):
         sentences.append(
             "No two settings ran in the same job; the noise includes an assumed difference between "
@@ -255,7 +254,9 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
     elif gain is None:
         yield f"{where}Best: {best}. The reference was not measured."
     elif comparison.best == comparison.reference:
-        yield f"{where}Best: the reference, {best}."
+        is_apart, next_best = _is_any_apart(comparison), _next_best(study, comparison)
+        lead = f"Best: the reference, {best}" if is_apart else f"No difference beyond noise: the reference is {best}"
+        yield f"{where}{lead}{next_best}."
     elif not gain.is_beyond_noise and _is_any_apart(comparison):
         yield (
             f"{where}Nothing is better than the reference ({_setting(study, comparison.reference)}) by more "
@@ -276,6 +277,18 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
     else:
         yield from _choice(study, comparison)
         yield from _unchanged(comparison)
+
+
+def _next_best(study: Study, comparison: Comparison) -> str:
+    """Return a clause on the setting that is nearest to the best, with its ratio to the best. Return an empty string if
+    there is no other setting.
+    """
+    others = [point for point in comparison.points if point.point != comparison.best]
+    if not others:
+        return ""
+    nearest = max(others, key=lambda point: point.to_best)
+    ratio = f"{nearest.to_best:.2f} x; {_interval(nearest.low, nearest.high)}".removesuffix("; ")
+    return f"; the next is {_setting(study, nearest.point)}, {ratio}"
 
 
 def _is_any_apart(comparison: Comparison) -> bool:

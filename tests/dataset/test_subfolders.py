@@ -118,8 +118,8 @@ def test_a_resized_dataset_keeps_the_files_of_a_subfolder() -> None:
         (("dataset.subfolders=[2, 2, 2]",), "dataset.subfolders"),
         (("dataset.subfolders=0",), "dataset.subfolders"),
         (("dataset.subfolders=many",), "dataset.subfolders"),
-        (("dataset.subfolders=2", "dataset.format=null"), "leave subfolders null"),
-        (("dataset.subfolders=2", "dataset.existing=train/*.npz"), "leave subfolders null"),
+        (("dataset.subfolders=2", "dataset.format=null"), "set dataset.subfolders=null"),
+        (("dataset.subfolders=2", "dataset.existing=train/*.npz"), "set dataset.subfolders=null"),
     ],
 )
 def test_subfolders_that_cannot_be(keys: tuple[str, ...], message: str) -> None:

@@ -82,19 +82,24 @@ def spread(values: Sequence[float]) -> float:
 def explained(repeats: Sequence[Repeat]) -> list[str]:
     """Return lines that may explain why some repeats are slower. There is one line for each slower repeat during which
     there was more activity than during the faster repeats, or during which activity was not recorded. If some kind of
-    activity was high during all repeats, a last line names this kind. If there is nothing to report, the only line is
+    activity was high during all repeats, a last line names this kind. If some slower repeats have a reason, repeats
+    that are slower by more than LARGE and have none get a line, too. If there is nothing to report, the only line is
     UNEXPLAINED. If no repeat has a record of activity, the only line is UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]
     middle = statistics.median(repeat.value for repeat in repeats)
     calm = [repeat.disturbance for repeat in repeats if repeat.value >= middle]
-    lines = []
+    lines, others = [], []
     for repeat in (repeat for repeat in repeats if repeat.value < middle):
+        name = f"{repeat.name} ({100 * (repeat.value / middle - 1):+.0f} %)"
         if more := differing([repeat.disturbance], calm):
-            lines.append(f"{repeat.name} ({100 * (repeat.value / middle - 1):+.0f} %): {', '.join(more)}")
+            lines.append(f"{name}: {', '.join(more)}")
         elif repeat.disturbance is None:
-            lines.append(f"{repeat.name} ({100 * (repeat.value / middle - 1):+.0f} %): {UNRECORDED}")
+            lines.append(f"{name}: {UNRECORDED}")
+        elif repeat.value < (1 - LARGE) * middle:
+            others.append(f"{name}: {UNEXPLAINED}")
+    lines += others if lines else []
     if always := _always([repeat.disturbance for repeat in repeats if repeat.disturbance is not None]):
         lines.append(f"in all repeats: {', '.join(always)}")
     return lines or [UNEXPLAINED]
