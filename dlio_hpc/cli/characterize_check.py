@@ -42,14 +42,16 @@ def run(
         with about(path):
             path.write_text(content, encoding="utf-8")
         whole = workload.load(str(path))
+        as_run = workload.load(str(path), tuple(text for text in settings if not text.startswith("site.")))
         step_s = _step_s(character, whole, dataset_size)
         job = _submit(_options(character, path, whole, site, dataset_size, settings, runs, step_s))
     finally:
         safe_folders.discard(folder)
     asked_s = whole.compute.time.mean
-    steps = _steps_compared(character, job, whole, step_s >= asked_s, tolerance)
+    steps = _steps_compared(character, job, (whole, as_run), step_s >= asked_s, tolerance)
     requests = _requests_compared(character, job, tolerance) if character.has_requests else None
-    return Checked(_absent(character), requests, steps)
+    is_decoded = as_run.reader.mode == "framework" and as_run.dataset.facts.holds_image
+    return Checked(_absent(character), requests, steps, is_decoded)
 
 
 def _step_s(character: "Character", whole: "Workload", dataset_size: int) -> float:
@@ -137,14 +139,20 @@ def _requests_compared(character: "Character", job: Path, tolerance: float) -> "
 
 
 def _steps_compared(
-    character: "Character", job: Path, whole: "Workload", is_compute_whole: bool, tolerance: float
+    character: "Character", job: Path, workloads: "tuple[Workload, Workload]", is_compute_whole: bool, tolerance: float
 ) -> "StepVerdict | None":
+    """Return the verdict on the steps of a job; None if the steps of the program are unknown. workloads: the derived
+    workload, and the same with the settings of the job.
+    """
     from dlio_hpc.programs import emulated_steps, step_check
 
     if character.steps is None:
         return None
-    run = emulated_steps.of_job(job, whole, character.log.job.ranks, is_compute_whole)
-    return step_check.judge(character.steps, run, tolerance)
+    whole, as_run = workloads
+    is_in_memory = as_run.reader.load == "memory"
+    run = emulated_steps.of_job(job, whole, character.log.job.ranks, is_compute_whole, is_in_memory)
+    program = character.steps.compared_with(is_in_memory, as_run.train.epochs)
+    return step_check.judge(program, run, tolerance)
 
 
 def _absent(character: "Character") -> "NotDerived":

@@ -321,7 +321,7 @@ class StepCheckDocument(Struct, frozen=True):
     """Comparison of the steps of a recorded program with the steps of a run of the derived workload."""
 
     verdict: Outcome
-    """Verdict: pass, fail, or incomplete if too few values of a step are known."""
+    """Verdict: pass, fail, or incomplete if too few values of a step are known, or if the recording is in doubt."""
     exit_code: int
     """Exit code of the command for this verdict."""
     summary: str

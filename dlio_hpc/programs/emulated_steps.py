@@ -14,10 +14,10 @@ from dlio_hpc.records import job_outcome
 from dlio_hpc.results.run_result import Result, Summary
 
 
-def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool) -> StepProfile:
+def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool, is_in_memory: bool) -> StepProfile:
     """Return the steps of the measured run of a job. workload: the derived workload. The run may have used a smaller
     dataset and fewer ranks. ranks: number of ranks of the program. is_compute_whole: whether the run computes for the
-    full time of the workload.
+    full time of the workload. is_in_memory: whether the run reads the dataset into memory before the steps.
     """
     outcome = job_outcome.load(job)
     with job_outcome.evidence(job, outcome) as recorded:
@@ -29,7 +29,7 @@ def of_job(job: Path, workload: Workload, ranks: int, is_compute_whole: bool) ->
     assert result.summary is not None
     compute_s, wait_s = (None, None) if timeline is None else _times(timeline)
     steps, samples = _epoch(result, workload, ranks)
-    of_sample = _of_sample(result.summary, workload)
+    of_sample = _of_sample(result.summary, is_in_memory)
     return StepProfile(
         steps=steps,
         bytes=None if of_sample is None else of_sample * samples / (steps * ranks),
@@ -48,11 +48,11 @@ def _epoch(result: Result, workload: Workload, ranks: int) -> tuple[int, int]:
     return rank_shares.steps_per_epoch(workload, ranks), rank_shares.samples_per_epoch(workload, ranks)
 
 
-def _of_sample(summary: Summary, workload: Workload) -> float | None:
+def _of_sample(summary: Summary, is_in_memory: bool) -> float | None:
     """Return the number of bytes that the steps of the run read for a sample. The result is 0 if the dataset was read
     into memory before the steps.
     """
-    if workload.reader.load == "memory":
+    if is_in_memory:
         return 0.0
     if not summary.samples:
         return None

@@ -18,11 +18,21 @@ _SLACK: dict[StepFigure, float] = {"steps": 0, "bytes": 512, "compute_s": 0.0005
 _SLACK_IN_MEMORY = 16384
 
 
+class KeptBytes(NamedTuple):
+    """Bytes of a step of a program that keeps samples in memory: in its first pass, and in the later passes."""
+
+    first: float
+    later: float
+
+
 class StepProfile(NamedTuple):
     """Steps of a training. steps: number of steps of a rank in an epoch. bytes: bytes that a rank reads per step.
     compute_s: mean computation time of a step. wait_s: mean wait of a step, without the first step of each epoch.
     Values are None if they are unknown. doubt: reason why the data of the steps may differ from the data of the
-    workload; empty if there is none.
+    workload; empty if there is none. lost: reason why the recording lacks events at its end; empty if there is none.
+    lacking: figures that may be wrong because of these events. kept: bytes of a step if the program keeps samples in
+    memory after the first pass. cause: reason why the workload reads other bytes in a step than the program; empty if
+    none is known.
     """
 
     steps: float | None
@@ -30,6 +40,18 @@ class StepProfile(NamedTuple):
     compute_s: float | None
     wait_s: float | None
     doubt: str = ""
+    lost: str = ""
+    lacking: frozenset[StepFigure] = frozenset()
+    kept: KeptBytes | None = None
+    cause: str = ""
+
+    def compared_with(self, is_in_memory: bool, epochs: int) -> "StepProfile":
+        """Return the steps with the bytes that a workload shall read. is_in_memory: whether the workload reads the
+        dataset before the first step. epochs: number of its epochs.
+        """
+        if self.kept is None or (epochs > 1 and not is_in_memory):
+            return self
+        return self._replace(bytes=self.kept.later if is_in_memory else self.kept.first)
 
 
 class StepFactor(Struct, frozen=True):
@@ -56,7 +78,8 @@ class StepVerdict(Struct, frozen=True):
 
     outcome: Outcome
     """pass, fail or incomplete. incomplete: none of the judged values differs, but the bytes or all other values are
-    unknown, or the data of the program are in doubt.
+    unknown, or the data of the program are in doubt; or the only values that differ are those of which the recording
+    lacks events.
     """
     tolerance: float
     """Values pass if the smaller divided by the larger is at least this."""
@@ -64,6 +87,10 @@ class StepVerdict(Struct, frozen=True):
     """All values of a step."""
     doubt: str = ""
     """Reason why the data of the program's steps may differ from the data of the workload; empty if there is none."""
+    lost: str = ""
+    """Reason why the recording lacks events of a value that differs; empty if there is none."""
+    cause: str = ""
+    """Reason why the bytes of a step differ; empty if they do not differ, or if no reason is known."""
 
     @property
     def exit_code(self) -> int:
@@ -85,9 +112,14 @@ def judge(program: StepProfile, run: StepProfile, tolerance: float) -> StepVerdi
     known = [factor for factor in factors if factor.is_judged and factor.apart is not None]
     has_bytes = any(factor.name == "bytes" for factor in known)
     outcome: Outcome = "pass" if len(known) >= _LEAST and has_bytes and not program.doubt else "incomplete"
-    if any(_differs(factor, tolerance) for factor in known):
+    differing = {factor.name for factor in known if _differs(factor, tolerance)}
+    lost = program.lost if differing & program.lacking else ""
+    if lost:
+        outcome = "incomplete"
+    if differing - program.lacking:
         outcome = "fail"
-    return StepVerdict(outcome, tolerance, factors, program.doubt)
+    cause = program.cause if "bytes" in differing else ""
+    return StepVerdict(outcome, tolerance, factors, program.doubt, lost, cause)
 
 
 def _factor(name: StepFigure, program: float | None, run: float | None) -> StepFactor:

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -812,6 +813,54 @@ open("after.bin", "w").close()
     (process,) = recorder.processes()
     assert "worker" not in _kinds(process)
     assert recorder.opened() == ["after.bin"]
+
+
+_PERSISTENT = """
+import os, time, torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 16
+    def __getitem__(self, index):
+        open(f"{index}.bin", "rb").close()
+        if index == 7 and "STUCK" in os.environ:
+            open("stuck", "wb").close()
+            time.sleep(100)
+        return torch.zeros(4)
+for index in range(16):
+    open(f"{index}.bin", "wb").close()
+loader = torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=2, persistent_workers=True)
+for epoch in range(2):
+    for batch in loader:
+        if "STUCK" in os.environ:
+            break
+    if "STUCK" in os.environ:
+        while not os.path.exists("stuck"):
+            time.sleep(0.01)
+        break
+"""
+
+
+@pytest.mark.framework
+def test_persistent_workers_end_by_themselves_and_lose_nothing(recorder: Recorder) -> None:
+    """Nothing holds a worker when the program exits, so multiprocessing would kill it."""
+    pytest.importorskip("torch")
+    done = recorder.run(_PERSISTENT)
+    assert (done.returncode, done.stderr) == (0, "")
+    processes = recorder.processes()
+    assert [process.has_end for process in processes] == [True] * 3
+    assert sum("worker" in _kinds(process) for process in processes) == 2
+    reads = [event for process in processes for event in process.events if event.kind == "open" and not event.values[1]]
+    assert len(reads) == 32
+    assert "did not end" not in recorded_run.summary(recorder.recording)
+
+
+@pytest.mark.framework
+def test_a_worker_that_is_busy_at_the_exit_is_killed_as_without_the_recorder(recorder: Recorder) -> None:
+    pytest.importorskip("torch")
+    begin = time.monotonic()
+    assert recorder.run(_PERSISTENT, STUCK="1").returncode == 0
+    assert time.monotonic() - begin < 60
+    assert sorted(process.has_end for process in recorder.processes()) == [False, True, True]
 
 
 def test_data_in_shared_memory_and_beside_an_environment_are_recorded(recorder: Recorder) -> None:

@@ -14,6 +14,7 @@ from dlio_hpc.base.errors import InvalidRun
 from dlio_hpc.config import workload
 from dlio_hpc.programs.characterize.characterize import Character
 from dlio_hpc.programs.recordings import (
+    read_counts,
     recorded_character,
     recorded_checkpoints,
     recorded_program,
@@ -170,9 +171,9 @@ def _one(folder: Path, events: Events, **keys: Any) -> Character:
     return recorded_character.load(folder, **keys)
 
 
-def _files(events: Events, count: int) -> None:
+def _files(events: Events, count: int, size: int = 1000) -> None:
     for number in range(count):
-        events.add("file", number, f"/data/{number:03}.bin", 1000)
+        events.add("file", number, f"/data/{number:03}.bin", size)
 
 
 def test_wait_and_compute_are_kept_apart(tmp_path: Path) -> None:
@@ -191,6 +192,17 @@ def test_wait_and_compute_are_kept_apart(tmp_path: Path) -> None:
     )
     assert keys["reader.shuffle.files"].value is True
     assert "checkpoint.by" not in keys
+
+
+@pytest.mark.parametrize("computes", [0.5, 0.0])
+def test_the_comment_of_the_computation_says_for_which_batches_it_holds(tmp_path: Path, computes: float) -> None:
+    events = Events(tmp_path)
+    _files(events, 14)
+    events.add("loader", 0, _SETTINGS)
+    _passes(events, 2, 7, True, computes, [21, 0, 9, [4, 2]])
+    text = workload_yaml.write(_one(tmp_path, events), "x")
+    comments = " ".join(line.partition("#")[2].strip() for line in text.splitlines())
+    assert comments.count("holds only for batches of 3 and 2 read threads") == (1 if computes else 0)
 
 
 @pytest.mark.parametrize(("orders", "reseed"), [((1, 1, 1), False), ((1, 1, 2), True), ((1, 2, 3), True)])
@@ -904,6 +916,98 @@ def test_what_a_worker_loads_before_it_reads_samples_is_not_counted(tmp_path: Pa
     made = recorded_character.load(tmp_path)
     assert made.steps is not None
     assert made.steps.bytes == pytest.approx(size)
+
+
+def _persistent(
+    folder: Path, is_whole: bool = True, sizes: tuple[int, ...] = (70_000, 70_000), opens: tuple[int, ...] = (7, 7, 7)
+) -> Character:
+    """Record passes of seven batches with a persistent worker, which reads `sizes` bytes and opens `opens` files in
+    each pass. is_whole: False for a worker that was killed before it wrote its last events.
+    """
+    events = Events(folder)
+    _files(events, 7, 10_000)
+    events.add("loader", 0, _SETTINGS | {"workers": 1, "persistent_workers": True})
+    worker = Events(folder, 1)
+    worker.add("worker", 0, 1, after=0.1)
+    size = 3_000_000
+    for number, read in enumerate(sizes):
+        worker.time = events.time + 0.1
+        events.add("pass", 0, 0.2, after=0.2)
+        worker.add("fetcher")
+        worker.add("moved", size, 0)
+        for batch in range(7):
+            if batch < opens[number]:
+                worker.add("open", batch, 0, after=0.01)
+            events.add("batch", 0, 0.25, 3, 300, after=0.25)
+            events.add("step", "SGD", after=0.5)
+        events.add("end_of_pass", 0, 0.0, [21, 0, 9, [4, 2]])
+        size += read
+        if is_whole or number + 1 < len(sizes):
+            worker.add("moved", size, 0)
+    _files(worker, 7, 10_000)
+    worker._lines[1:] = sorted(worker._lines[1:], key=lambda line: line[1] != "file")
+    worker.write(parent=100, rank=[0, 1, "RANK"])
+    if not is_whole:
+        path = folder / "processes/node/1.jsonl"
+        path.write_text("\n".join(path.read_text().splitlines()[:-1]))
+    events.write()
+    return recorded_character.load(folder)
+
+
+def test_a_persistent_worker_reads_in_each_pass(tmp_path: Path) -> None:
+    _persistent(tmp_path, sizes=(70_000, 35_000, 14_000))
+    program = recorded_program.of(recording_files.load(tmp_path))
+    passes = [program.ranks[0].passes]
+    sizes = [read_counts.of_passes(program.ranks, passes, first) for first in range(3)]
+    assert sizes == [(119_000, 21), (49_000, 14), (14_000, 7)]
+
+
+@pytest.mark.parametrize(
+    ("later", "opens", "fit"),
+    [
+        (700, 0, "the later passes read nothing: the program keeps samples in memory"),
+        (7_000, 1, "the later passes read 6.836 KiB altogether: the program keeps samples in memory"),
+        (70_000, 0, ""),
+        (700, 7, ""),
+        (70_000, 7, ""),
+    ],
+)
+def test_samples_that_a_program_keeps_in_memory_are_noticed(tmp_path: Path, later: int, opens: int, fit: str) -> None:
+    """A pass without opens may read open files. Opens without bytes may be maps of files."""
+    made = _persistent(tmp_path, sizes=(70_000, later), opens=(7, opens))
+    keys = made.derived.keys
+    assert made.steps is not None
+    assert (keys["train.epochs"].value, keys["reader.load"].value) == (2, "on_demand")
+    confidence = {keys[name].confidence for name in ("train.epochs", "reader.load")}
+    if not fit:
+        assert confidence == {"recorded"}
+        assert (made.steps.kept, made.steps.cause) == (None, "")
+        return
+    assert confidence == {"low"}
+    assert f"the first pass read 68.36 KiB, {fit}" in made.notes[0]
+    assert made.steps.kept == (10_000, later / 7)
+    assert made.steps.cause == made.notes[0]
+    assert ("reader.load=memory" in made.notes[0]) == (opens == 0)
+    assert "train.epochs=1" in made.notes[0]
+    head = workload_yaml.write(made, "x").splitlines()[:6]
+    assert any(line.startswith("# Note: the first pass read") for line in head)
+
+
+def test_events_that_were_lost_are_no_samples_in_memory(tmp_path: Path) -> None:
+    made = _persistent(tmp_path, is_whole=False, opens=(7, 0))
+    assert made.steps is not None
+    assert (made.steps.kept, made.derived.keys["train.epochs"].confidence) == (None, "recorded")
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_recording_whose_worker_was_killed_lacks_bytes(tmp_path: Path, is_whole: bool) -> None:
+    steps = _persistent(tmp_path, is_whole).steps
+    assert steps is not None
+    assert steps.bytes == (10_000 if is_whole else 5_000)
+    assert steps.lacking == (frozenset() if is_whole else {"bytes"})
+    assert steps.lost == (
+        "" if is_whole else "1 process was killed, or did not end yet, so the last events are missing"
+    )
 
 
 @pytest.mark.parametrize("sampler", ["Own", "Other"])

@@ -11,7 +11,7 @@ from dlio_hpc.programs.characterize import characterize
 from dlio_hpc.programs.recordings import recorded_character
 from dlio_hpc.programs.reports import check_page, program_profiles
 from dlio_hpc.programs.reports.check_page import Checked, NotDerived
-from dlio_hpc.programs.step_check import StepProfile, StepVerdict
+from dlio_hpc.programs.step_check import KeptBytes, StepProfile, StepVerdict
 from tests.conftest import Run
 from tests.support.places import LOGS
 
@@ -92,6 +92,56 @@ def test_one_figure_that_agrees_is_no_verdict_but_one_that_differs_is() -> None:
     assert "without the bytes of a step, data are not compared" in _line(without)
 
 
+def test_a_recording_that_lacks_events_is_in_doubt_and_not_bad() -> None:
+    cut = _PROGRAM._replace(bytes=500_000, lost="2 processes were killed", lacking=frozenset({"bytes"}))
+    verdict = _judged(program=cut)
+    assert (verdict.outcome, verdict.exit_code) == ("incomplete", 7)
+    assert _line(verdict).startswith(
+        "Not measured: the recording is in doubt: 2 processes were killed; bytes of a step (488.3 KiB against 585.9 "
+        "KiB) differs. Record the program again."
+    )
+    assert _judged(program=cut, bytes=500_000).outcome == "pass"
+    other = _judged(program=cut, steps=80)
+    assert (other.outcome, _line(other).startswith("Bad: steps of an epoch (40 against 80), bytes")) == ("fail", True)
+    assert _judged(program=cut._replace(lacking=frozenset({"steps", "bytes"})), steps=80).outcome == "incomplete"
+
+
+def test_a_check_names_the_cause_of_bytes_that_differ_and_no_other() -> None:
+    kept = _PROGRAM._replace(bytes=300_000, cause="the later passes read nothing")
+    assert _line(_judged(program=kept)).startswith(
+        "Bad: bytes of a step (293 KiB against 585.9 KiB) differs. The cause: the later passes read nothing. Requests"
+    )
+    assert "cause" not in _line(_judged(program=kept, bytes=300_000, steps=80))
+
+
+@pytest.mark.parametrize(
+    ("is_in_memory", "epochs", "size"), [(False, 2, 300_000), (False, 1, 600_000), (True, 2, 100), (True, 1, 100)]
+)
+def test_bytes_of_samples_in_memory_are_those_of_the_passes_that_the_workload_has(
+    is_in_memory: bool, epochs: int, size: int
+) -> None:
+    kept = _PROGRAM._replace(bytes=300_000, kept=KeptBytes(600_000, 100))
+    assert kept.compared_with(is_in_memory, epochs).bytes == size
+    assert _PROGRAM.compared_with(is_in_memory, epochs) == _PROGRAM
+
+
+def test_the_settings_of_a_check_determine_which_bytes_are_compared(
+    run: Run, emulated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = recorded_character.load(RECORDING)
+    steps = mine.steps
+    assert steps is not None
+    assert steps.bytes is not None
+    kept = steps._replace(bytes=steps.bytes / 2, kept=KeptBytes(steps.bytes, 0), cause="kept in memory")
+    monkeypatch.setattr(recorded_character, "load", lambda *rest: mine._replace(steps=kept))
+    emulated(steps)
+    bad = run("dlio-hpc", "characterize", RECORDING, "--check")
+    assert (bad.code, "differs. The cause: kept in memory." in bad.out) == (1, True)
+    assert run("dlio-hpc", "characterize", RECORDING, "--check", "-S", "train.epochs=1").code == 0
+    emulated(steps._replace(bytes=0))
+    assert run("dlio-hpc", "characterize", RECORDING, "--check", "-S", "reader.load=memory").code == 0
+
+
 @pytest.fixture
 def emulated(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let a check have these steps instead of those of a job."""
@@ -118,6 +168,31 @@ def test_the_command_ends_with_the_verdict_on_steps(run: Run, emulated: Any) -> 
     assert (check["verdict"], check["exit_code"]) == ("fail", 1)
     assert check["summary"].startswith("Bad: steps of an epoch (32 against 16) differs.")
     assert [factor["name"] for factor in check["factors"] if factor["is_judged"]] == ["steps", "bytes", "compute_s"]
+
+
+_IMAGES = ("dataset.format=jpeg", "reader.loader=native")
+_UNDONE = "what the program does to samples, such as decoding, which the workload does not do."
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ((), _UNDONE),
+        ((*_IMAGES, "reader.mode=framework"), "decoding. The workload decodes images, too, but not the same images."),
+        ((*_IMAGES, "reader.mode=posix"), _UNDONE),
+    ],
+)
+def test_the_wait_depends_on_decoding_as_the_workload_has_it(
+    run: Run, emulated: Any, settings: tuple[str, ...], text: str
+) -> None:
+    steps = recorded_character.load(RECORDING).steps
+    assert steps is not None
+    emulated(steps)
+    options = [part for setting in settings for part in ("-S", setting)]
+    done = run("dlio-hpc", "characterize", RECORDING, "--check", *options)
+    assert done.code == 0, done.err
+    sentence = f"The wait is not judged: it depends on storage, on caches, and on {text}"
+    assert sentence in " ".join(done.out.split())
 
 
 def test_steps_and_requests_have_a_verdict_each_and_the_graver_counts(

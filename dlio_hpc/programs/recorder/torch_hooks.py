@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
+import os
 import threading
+import weakref
 from types import ModuleType
 from typing import Any
 
 from .hooks import Context, amount, argument, attributes, transfer, wrap, wrap_next
-from .recording import is_of_program
+from .recording import clock, is_of_program
 
 _numbers = itertools.count()
+# Seconds that all workers together have at the exit of the program to end by themselves.
+_END_S = 1.0
 
 
 def loader(context: Context, module: ModuleType) -> None:
     """Record loaders, when they are first iterated, and passes. Record each batch, and the time that the program waited
     for the batch. Record the order of samples that the sampler yields.
     """
-    recording = context.recording
+    recording, workers = context.recording, _Workers(context)
 
     def iterated(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         result._dlio_number = number = _number(context, arguments[0])
         recording.add("pass", number, round(seconds, 7))
+        workers.keep(result)
 
     def renewed(seconds: float, arguments: Any, keys: Any, result: Any) -> None:
         arguments[0]._dlio_order = _Order()
@@ -42,6 +48,46 @@ def loader(context: Context, module: ModuleType) -> None:
     wrap(context, module._BaseDataLoaderIter, "_reset", renewed)
     wrap(context, module._BaseDataLoaderIter, "_next_index", indexed)
     wrap_next(context, module._BaseDataLoaderIter, lambda iterator: getattr(iterator, "_dlio_number", None), ordered)
+
+
+class _Workers:
+    """Workers that are alive at the exit of the program, such as persistent workers. PyTorch leaves them to
+    multiprocessing, which kills them, and a killed worker writes no more events. They are asked to end before, as
+    PyTorch asks them when an iterator is deleted.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._process = 0
+
+    def keep(self, iterator: Any) -> None:
+        """Keep an iterator of a loader for the exit. PyTorch itself ends the workers of one that pins memory."""
+        if not getattr(iterator, "_workers", None) or hasattr(iterator, "_pin_memory_thread"):
+            return
+        self._iterators.add(iterator)
+        if self._process != os.getpid():  # after multiprocessing has registered its own function, which then runs later
+            self._process = os.getpid()
+            atexit.register(self._end, self._process)
+
+    def _end(self, process: int) -> None:
+        if os.getpid() != process:
+            return
+        try:
+            self._ask()
+        except Exception as fault:
+            self._context.recording.fault("end of workers", fault)
+
+    def _ask(self) -> None:
+        alive = [one for one in self._iterators if not one._shutdown]
+        for one in alive:
+            one._workers_done_event.set()
+            for queue in one._index_queues:
+                queue.cancel_join_thread()
+                queue.put(None)
+        late = clock() + _END_S
+        for worker in itertools.chain.from_iterable(one._workers for one in alive):
+            worker.join(max(0.0, late - clock()))
 
 
 class _Order:

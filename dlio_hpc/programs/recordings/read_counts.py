@@ -11,33 +11,35 @@ from dlio_hpc.programs.recordings.recording_files import ProcessRecording
 
 
 class ReadCounts(NamedTuple):
-    """Counts of a process. begun: time of its start. work_begin: time at which a worker of a loader was ready to read
-    samples; None for other processes. times: times of the counts; empty if the kernel did not count. bytes: total bytes
-    read at each of these times.
+    """Counts of a process. begun: time of its start. work_begins: times at which a worker of a loader was ready to read
+    the samples of a pass; a persistent worker serves several passes. None for other processes. times: times of the
+    counts; empty if the kernel did not count. bytes: total bytes read at each of these times.
     """
 
     begun: float
-    work_begin: float | None
+    work_begins: list[float] | None
     times: list[float]
     bytes: list[int]
 
     def between(self, begin: float, end: float) -> int:
-        """Return the bytes that were read between two times. If the process is a worker that began its work between
-        these times, return the bytes that were read after this moment, without the modules that were loaded before. If
-        the worker began its work at another time, return 0.
+        """Return the bytes that were read between two times. If the process is a worker, return the bytes that it read
+        for the passes that it began between these times. The modules that it loaded before are not included.
         """
-        if self.work_begin is None:
+        if self.work_begins is None:
             return self._nearest(end) - (0 if self.begun >= begin else self._nearest(begin))
-        if not begin <= self.work_begin <= end:
-            return 0
-        first = min(bisect_left(self.times, self.work_begin), len(self.bytes) - 1)
-        return self.bytes[-1] - self.bytes[first]
+        marks = [self._after(time) for time in self.work_begins] + [self.bytes[-1]]
+        spans = zip(self.work_begins, marks, marks[1:], strict=False)
+        return sum(last - first for time, first, last in spans if begin <= time <= end)
 
     def most_between(self, begin: float, end: float) -> int:
         """Return an upper bound of the bytes that a process read between two times."""
         before = bisect_right(self.times, begin) - 1
         after = min(bisect_left(self.times, end), len(self.times) - 1)
         return self.bytes[after] - (self.bytes[before] if before >= 0 else 0)
+
+    def _after(self, time: float) -> int:
+        """Return the first count at or after a time, or the last count."""
+        return self.bytes[min(bisect_left(self.times, time), len(self.bytes) - 1)]
 
     def _nearest(self, time: float) -> int:
         """Return the count that is nearest to a time. If two are equally near, return the earlier one."""
@@ -52,7 +54,7 @@ def of(rank: RankRecording) -> list[ReadCounts]:
     end.
     """
     counts = [of_process(process) for process in rank.processes]
-    workers = [one for one in counts if one.work_begin is not None]
+    workers = [one for one in counts if one.work_begins is not None]
     return [one for one in workers or counts if one.times]
 
 
@@ -60,16 +62,19 @@ def of_process(process: ProcessRecording) -> ReadCounts:
     """Return the counts of a process. They are empty if the kernel did not count."""
     moved = [(event.time, int(event.values[0])) for event in process.events if event.kind == "moved"]
     times, sizes = [time for time, _ in moved], [size for _, size in moved]
-    return ReadCounts(process.process.begun, _work_begin(process), times, sizes)
+    return ReadCounts(process.process.begun, _work_begins(process), times, sizes)
 
 
-def _work_begin(process: ProcessRecording) -> float | None:
-    """Return the time at which a worker created its fetcher. Before that, PyTorch loads about 300 KB of its modules.
-    Earlier versions of the recorder did not write this event. For their recordings, return the time at which the worker
-    began.
+def _work_begins(process: ProcessRecording) -> list[float] | None:
+    """Return the times at which a worker created a fetcher, one for each pass. Before that, PyTorch loads about 300 KB
+    of its modules. Earlier versions of the recorder did not write this event. For their recordings, return the time at
+    which the worker began.
     """
-    begins = {kind: event.time for event in reversed(process.events) for kind in [event.kind]}
-    return begins.get("fetcher", begins["worker"]) if "worker" in begins else None
+    begins: dict[str, list[float]] = {"worker": [], "fetcher": []}
+    for event in process.events:
+        if event.kind in begins:
+            begins[event.kind].append(event.time)
+    return (begins["fetcher"] or begins["worker"][:1]) if begins["worker"] else None
 
 
 def of_passes(

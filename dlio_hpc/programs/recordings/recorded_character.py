@@ -15,6 +15,7 @@ from dlio_hpc.programs.files.file_roles import Role
 from dlio_hpc.programs.files.file_stats import FileStats
 from dlio_hpc.programs.recordings import (
     doubted_data,
+    kept_samples,
     own_loop,
     recorded_checkpoints,
     recorded_files,
@@ -59,7 +60,12 @@ def load(folder: Path, is_forced: bool = False) -> Character:
     steps = None
     if made is not None and data is not None and keys:
         steps = recorded_steps.of(program, made, data, keys["reader.load"].value == "memory")
-        keys.update(_other_sizes(data, keys, steps.bytes))
+        kept = None if steps.lost else kept_samples.of(program, made, data)
+        if kept is not None:
+            notes.insert(0, kept.note)
+            keys.update(kept.keys(keys))
+            steps = steps._replace(kept=kept.bytes, cause=kept.note)
+        keys.update(_other_sizes(data, keys, steps.bytes if kept is None else kept.bytes.first))
         missing = doubted_data.missing(made, data)
         if steps.doubt:
             notes.append(steps.doubt)

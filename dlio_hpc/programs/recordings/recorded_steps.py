@@ -2,11 +2,12 @@
 
 import statistics
 
+from dlio_hpc.base.units import counted
 from dlio_hpc.programs.recordings import doubted_data, read_counts
 from dlio_hpc.programs.recordings.recorded_files import RecordedData
 from dlio_hpc.programs.recordings.recorded_program import RecordedProgram
 from dlio_hpc.programs.recordings.recorded_training import RecordedTraining
-from dlio_hpc.programs.step_check import StepProfile
+from dlio_hpc.programs.step_check import StepFigure, StepProfile
 
 
 def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_in_memory: bool) -> StepProfile:
@@ -26,6 +27,7 @@ def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_
         waits, computed = [], []
     first = 1 if is_in_memory else 0
     counted = None if may_be_mapped else read_counts.of_passes(program.ranks, made.passes, first, made.evaluation)
+    lost, lacking = _lost(program)
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     return StepProfile(
         steps=statistics.median(len(one.batches) for one in passes) / repeats,
@@ -33,4 +35,20 @@ def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_
         compute_s=statistics.mean(computed) if computed else None,
         wait_s=statistics.mean(waits) if waits else None,
         doubt=doubt,
+        lost=lost,
+        lacking=lacking,
     )
+
+
+def _lost(program: RecordedProgram) -> tuple[str, frozenset[StepFigure]]:
+    """Return the reason why the recording lacks the last events of processes, and the figures that may be wrong because
+    of these events. A worker reads and makes no steps. The computation of a step is a mean, so it loses nothing.
+    """
+    cut = [process for rank in program.ranks for process in rank.processes if not process.has_end]
+    if not cut:
+        return "", frozenset()
+    lacking: frozenset[StepFigure] = frozenset({"bytes"})
+    if any(not rank.main.has_end for rank in program.ranks):
+        lacking |= {"steps"}
+    were = "was" if len(cut) == 1 else "were"
+    return f"{counted(len(cut), 'process')} {were} killed, or did not end yet, so the last events are missing", lacking

@@ -27,7 +27,9 @@ _STEPS: dict[StepFigure, tuple[str, Callable[[float], str]]] = {
 _STEP_HEADER = ("figure", "program", "check run", "difference", "verdict")
 _TITLE = "Check of the derived workload"
 _MORE = "--html FILE writes a page with both programs, the measures of similarity, and the distributions of requests."
-_WAIT = "The wait is not judged: it depends on storage, on caches, and on decoding, which the workload does not have."
+_WAIT = "The wait is not judged: it depends on storage, on caches, and on "
+_NO_IMAGES = "what the program does to samples, such as decoding, which the workload does not do."
+_IMAGES = "decoding. The workload decodes images, too, but not the same images."
 _NAMES = {
     "request_min": "smallest request",
     "request_max": "largest request",
@@ -63,12 +65,13 @@ class CheckedRequests(NamedTuple):
 
 class Checked(NamedTuple):
     """A check run, compared with the program. requests: None without a log. steps: None without recorded steps. One of
-    the two is always known.
+    the two is always known. is_decoded: whether the check run decoded images.
     """
 
     absent: NotDerived
     requests: CheckedRequests | None
     steps: StepVerdict | None
+    is_decoded: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -132,7 +135,13 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
     state = state_of(verdict.exit_code)
     if verdict.outcome == "fail":
         differing = [_step_figure(factor) for factor in verdict.differing]
-        return Banner(state, f"{', '.join(differing)} {'differs' if len(differing) == 1 else 'differ'}.")
+        cause = f" The cause: {verdict.cause}." if verdict.cause else ""
+        return Banner(state, f"{_differ(differing)}.{cause}")
+    if verdict.lost:
+        differing = [_step_figure(factor) for factor in verdict.differing]
+        return Banner(
+            state, f"the recording is in doubt: {verdict.lost}; {_differ(differing)}. Record the program again."
+        )
     known = [_STEPS[factor.name][0] for factor in verdict.factors if factor.is_judged and factor.apart is not None]
     if verdict.outcome == "incomplete" and verdict.doubt:
         return Banner(state, f"the check run may read other data than the program: {verdict.doubt}.")
@@ -141,6 +150,10 @@ def banner_of_steps(verdict: StepVerdict) -> Banner:
         return Banner(state, f"too few values of a step are known for a verdict: {', '.join(known) or 'none'}{why}.")
     percent = f"{100 * (1 - verdict.tolerance):.3g} %"
     return Banner(state, f"{', '.join(known)} agree with the recorded program within {percent}.")
+
+
+def _differ(names: list[str]) -> str:
+    return f"{', '.join(names)} {'differs' if len(names) == 1 else 'differ'}"
 
 
 def _step_figure(factor: StepFactor) -> str:
@@ -169,7 +182,7 @@ def banner_of_both(checked: Checked) -> Banner:
 def of_check(checked: Checked) -> Page:
     """Return the report of a check run. The comparison comes first; only the HTML page has all details."""
     lines = Section("Not derived", [Lines(_lines(checked.absent), "yellow")], page_order=1)
-    steps = [] if checked.steps is None else [_step_section(checked.steps)]
+    steps = [] if checked.steps is None else [_step_section(checked.steps, checked.is_decoded)]
     requests = checked.requests
     if requests is None:
         return Page(_TITLE, "", banner_of_both(checked), [], [*steps, lines])
@@ -185,14 +198,15 @@ def of_check(checked: Checked) -> Page:
     )
 
 
-def _step_section(verdict: StepVerdict) -> Section:
+def _step_section(verdict: StepVerdict, is_decoded: bool) -> Section:
     rows = []
     for factor in verdict.factors:
         name, shown = _STEPS[factor.name]
         cells = ["-" if value is None else shown(value) for value in (factor.program, factor.run)]
         apart = "-" if factor.apart is None else f"{factor.apart:.1%}"
         rows.append([name, *cells, apart, _judgement(factor, verdict)])
-    return Section("Steps", [Table("", _STEP_HEADER, rows, legend=_WAIT)], page_order=1)
+    legend = _WAIT + (_IMAGES if is_decoded else _NO_IMAGES)
+    return Section("Steps", [Table("", _STEP_HEADER, rows, legend=legend)], page_order=1)
 
 
 def _judgement(factor: StepFactor, verdict: StepVerdict) -> str:

@@ -35,12 +35,27 @@ def write(character: Character, name: str) -> str:
         f"source: {text(_source(character))}",
     ]
     for section in _SECTIONS:
-        keys = {key: estimate for key, estimate in character.derived.keys.items() if key.startswith(f"{section}.")}
+        keys = {
+            key: _scoped(key, estimate, character.derived.keys)
+            for key, estimate in character.derived.keys.items()
+            if key.startswith(f"{section}.")
+        }
         if keys:
             lines += [f"{section}:", *_section(keys)]
         if section == "dataset":
             lines += _sides(character)
     return "\n".join(lines) + "\n"
+
+
+def _scoped(key: str, estimate: DerivedValue, keys: dict[str, DerivedValue]) -> DerivedValue:
+    """Return the computation time with a comment that states for which batches it holds; return other values unchanged.
+    The time is a constant of the workload, but a program computes longer on larger batches, and beside more workers.
+    """
+    size, threads = (keys.get(name) for name in ("reader.batch_size", "reader.read_threads"))
+    if key != "compute.time" or not estimate.value or size is None or threads is None:
+        return estimate
+    count = units.counted(threads.value, "read thread")
+    return estimate._replace(evidence=f"{estimate.evidence}; holds only for batches of {size.value:,} and {count}")
 
 
 def text(value: str) -> str:
