@@ -36,7 +36,10 @@ PHASE_LEGEND = (
     "the same until the first rank ends. spread: (largest - smallest) / median of the repeats."
 )
 CHECKPOINT_LEGEND = "Seconds of the slowest rank: write and fsync, or open and read. MB/s: bytes / these seconds."
-LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
+LEGEND = (
+    "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks. all: from the first wait to the last step, "
+    "with the time between epochs, without a checkpoint after the last step."
+)
 # Shares of the wall time. A smaller own cost is not mentioned, and a larger one limits the rates.
 _NOTABLE, _LIMITING = 0.01, 0.1
 # How checkpoints are written and read.
