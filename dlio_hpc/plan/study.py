@@ -21,7 +21,7 @@ from dlio_hpc.config.site import resolved as resolved_site
 from dlio_hpc.config.workload import Draft, Workload, notes_on_section
 from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.resizing import resized
-from dlio_hpc.plan import plan, sweep
+from dlio_hpc.plan import metric_owners, plan, sweep
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.results import metrics
@@ -261,6 +261,7 @@ def make(
         of_part = list(_points(part, len(points), notes, scan))
         parts.append(_part(part, of_part, scan))
         points += of_part
+    _refuse_metrics(parts, points, about.verdict)
     repeat = request.repeat * request.nights
     if len(points) * (repeat + request.warmup) > _MOST:
         raise _too_large()
@@ -304,6 +305,22 @@ def _notes(part: PartRequest, warmup_set: Mapping[str, Any]) -> Iterator[str]:
     warm = [("warmup_set", key, value) for key, value in warmup_set.items()]
     for origin, key, value in (*swept, *warm):
         yield from notes_on_section(part.workload.data, key, value, origin)
+
+
+# Metrics of a suite that names none.
+_USUAL: set[MetricName] = {"samples_per_s"}
+
+
+def _refuse_metrics(parts: Sequence[Part], points: Sequence[Point], verdict: Judging | None) -> None:
+    """Raise ConfigError if a part, or the verdict of a suite, compares by a metric that no workload of theirs has. The
+    default metric of suites stands for the main metric of each workload.
+    """
+    asked = [("metric", part.metric, [point for point in points if point.part == part.name]) for part in parts]
+    asked += [("verdict.metrics", metric, list(points)) for metric in set(verdict.metrics if verdict else ()) - _USUAL]
+    for key, metric, concerned in asked:
+        reasons = [metric_owners.never(point.workload, metric) for point in concerned]
+        if reasons and all(reasons):
+            raise ConfigError(f"{key}={metric}: {reasons[0]}")
 
 
 def _criteria(verdict: Judging | None) -> dict[str, Any]:

@@ -13,10 +13,14 @@ from msgspec import structs
 from dlio_hpc.analysis import normal_range, quantiles
 from dlio_hpc.analysis.quantiles import Floats
 from dlio_hpc.analysis.study import job_spread
+from dlio_hpc.base import serialization
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import counted
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.plan import metric_owners
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
-from dlio_hpc.verdict import history_entry, metric_owners, night_intervals, site_spread, variation
+from dlio_hpc.verdict import history_entry, night_intervals, site_spread, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
 from dlio_hpc.verdict.night_intervals import LimitScale
@@ -88,7 +92,7 @@ def checks(
     known variation between nights.
     """
     asked = {key: metric for key, metric in _METRICS.items() if getattr(criterion, key) is not None}
-    impossible = {key: text for key, metric in asked.items() if (text := metric_owners.never(group, metric))}
+    impossible = {key: text for key, metric in asked.items() if (text := _never(group, metric))}
     for key, text in impossible.items():
         yield _impossible(limit(name, key, criterion), group, criterion, text)
     for key, metric in METRIC_LIMITS.items():
@@ -102,6 +106,19 @@ def checks(
             yield _scaling(required, group, base, prior(group.key, "samples_per_s"))
         elif (unlike := _smaller(group, all_groups)) is not None:
             yield _check(required, group, "fail", _incomparable(group, unlike), None, ())
+
+
+def _never(group: CriterionGroup, metric: MetricName) -> str:
+    """Return a sentence if the workload of a group can never have a metric. Return "" if the workload can have the
+    metric, or is not known.
+    """
+    recorded = group.runs[0].workload if group.runs else None
+    if recorded is None or group.values(metric):
+        return ""
+    try:
+        return metric_owners.never(serialization.convert(recorded, Workload, group.label), metric)
+    except ConfigError:  # an older version recorded it
+        return ""
 
 
 def _impossible(required: Limit, group: CriterionGroup, criterion: Criterion, text: str) -> Check:

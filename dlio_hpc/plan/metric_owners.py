@@ -1,16 +1,13 @@
-"""Which workloads can have a metric. A limit on a metric that a workload never has is a mistake in the criteria, and
-not a property of the storage.
+"""Which workloads can have a metric. A limit on a metric that a workload never has is a mistake in the criteria or in
+the study, and not a property of the storage.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dlio_hpc.base import serialization
-from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.results.metrics import METRICS, MetricName, of_phase
 from dlio_hpc.results.phases import PHASES, Phase
-from dlio_hpc.verdict.criterion_result import CriterionGroup
 
 
 class Owners(NamedTuple):
@@ -60,24 +57,11 @@ _OWNERS: dict[str, Owners] = {
 }
 
 
-def never(group: CriterionGroup, metric: MetricName) -> str:
-    """Return a sentence if the workload of a group can never have a metric: that this is so, and which workloads have
-    it. Return "" if the workload can have the metric, or is not known.
+def never(workload: Workload, metric: MetricName) -> str:
+    """Return a sentence if a workload can never have a metric: that this is so, and which workloads have it. Return ""
+    if the workload can have the metric.
     """
     owners = _OWNERS.get(metric)
-    if owners is None or group.values(metric):
-        return ""
-    workload = _workload(group)
-    if workload is None or owners.has(workload):
+    if owners is None or owners.has(workload):
         return ""
     return f"{workload.name} never has {METRICS[metric].noun} ({metric}); {owners.description}, have it"
-
-
-def _workload(group: CriterionGroup) -> Workload | None:
-    recorded = group.runs[0].workload if group.runs else None
-    if recorded is None:
-        return None
-    try:
-        return serialization.convert(recorded, Workload, group.label)
-    except ConfigError:  # an older version recorded it
-        return None
