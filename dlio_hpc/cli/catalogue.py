@@ -89,6 +89,8 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
     """Write a site profile NAME for this machine, with comments: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import new_site_profile
 
+    if (stem := name.removesuffix(".yaml").removesuffix(".yml")) != name:
+        raise ConfigError(f"{name} is the name of a file; give the name of the profile: sites new {stem or 'NAME'}")
     target = to or Path(f"{name}.yaml")
     if str(to) != "-" and target.exists():
         raise _exists(target)

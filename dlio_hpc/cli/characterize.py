@@ -11,7 +11,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.outputs import OUTPUT, Outputs, refuse_inputs, written
+from dlio_hpc.cli.outputs import OUTPUT, PAGE, Outputs, refuse_inputs, write_workload
 from dlio_hpc.cli.verbs import JSON, PATH, RUNS, SETTINGS, argument, distinct, option, parsed
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _similarity(value: str) -> units.Share:
 @option(
     "--runs", type=RUNS, metavar="DIR", default="dlio-runs", show_default=True, help="Folder for the job of --check."
 )
-@option("--html", type=OUTPUT, metavar="FILE", help="Write the values, their evidence and the check as an HTML file.")
+@option("--html", type=PAGE, metavar="FILE", help="Write the values, their evidence and the check as an HTML file.")
 @JSON
 def characterize(
     logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, no_content: bool,
@@ -119,9 +119,7 @@ def characterize(
     character, content = accepted_workload.write(character, name)
     checked = None
     if output is not None:
-        with written(output, is_marked=True):
-            output.write_text(content, encoding="utf-8")
-        console.say(f"wrote {output}")
+        write_workload(output, content)
     elif not as_json and not check:
         sys.stdout.write(content)
     if check:

@@ -10,7 +10,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, about
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
-from dlio_hpc.cli.outputs import OUTPUT_OR_FOLDER, refuse_inputs, written
+from dlio_hpc.cli.outputs import OUTPUT_OR_FOLDER, refuse_inputs, write_workload
 from dlio_hpc.cli.verbs import JSON, SETTINGS, argument, option
 from dlio_hpc.config import shipped, workload
 from dlio_hpc.config.dlio_benchmark import workload_files
@@ -90,9 +90,8 @@ def _text(imported: "Imported") -> str:
 
 
 def _write(path: Path, imported: "Imported") -> None:
-    with written(path, is_marked=True), about(path):
-        path.write_text(_text(imported), encoding="utf-8")
-    console.say(f"wrote {path}")
+    with about(path):
+        write_workload(path, _text(imported))
 
 
 def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None, as_json: bool) -> int:

@@ -59,6 +59,21 @@ def _is_device(path: str) -> bool:
     return os.path.exists(path) and not os.path.isfile(path)
 
 
+class _PageType(_OutputType):
+    """Type of options that name an HTML page to write. Names of files of other kinds are refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        stem, suffix = os.path.splitext(value)
+        if suffix.lower() in _OTHER_KINDS:
+            self.fail(f"the page is HTML, and {value} is the name of another kind; give {stem}.html", param, ctx)
+        return path
+
+
+# Ends of the names of files that are no page.
+_OTHER_KINDS = (".pdf", ".png", ".svg", ".jpg", ".jpeg", ".json", ".csv", ".xml", ".txt", ".md", ".yaml", ".yml")
+
+
 class _PicturesType(FolderType):
     """Type of the option that names a folder for pictures. The name of a picture or a page is refused."""
 
@@ -72,7 +87,7 @@ class _PicturesType(FolderType):
 # Ends of the names of pictures and pages.
 _OF_FILES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".html", ".htm")
 # A file to write, which may exist; a file or a folder; a folder for pictures.
-OUTPUT, OUTPUT_OR_FOLDER = _OutputType(), _OutputType(is_folder_allowed=True)
+OUTPUT, OUTPUT_OR_FOLDER, PAGE = _OutputType(), _OutputType(is_folder_allowed=True), _PageType()
 _PICTURES = _PicturesType(path_type=Path, readable=False)
 
 
@@ -156,7 +171,7 @@ def _step(text: str) -> float:
 
 
 _PAGE = (
-    option("--html", type=OUTPUT, metavar="FILE", help="Write the report as one HTML file with all pictures."),
+    option("--html", type=PAGE, metavar="FILE", help="Write the report as one HTML file with all pictures."),
     option("--figures", type=_PICTURES, metavar="DIR", help="Write the pictures as SVG and PNG files."),
     JSON,
 )
@@ -230,6 +245,19 @@ def written(path: Path, is_marked: bool = False) -> Iterator[None]:
         raise ConfigError(f"cannot write {path}: {fault.strerror}; {advice}") from fault
     except OSError as fault:
         raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault
+
+
+def write_workload(path: Path, content: str) -> None:
+    """Write the YAML file of a workload, and print its path on stderr. A file at `path` with another content, which the
+    user may have edited, is kept under its name with "~" at the end.
+    """
+    earlier = ""
+    with written(path, is_marked=True):
+        if path.is_file() and path.read_bytes() != content.encode("utf-8"):
+            os.replace(path, f"{path}~")
+            earlier = f"; the earlier file is {path}~"
+        path.write_text(content, encoding="utf-8")
+    console.say(f"wrote {path}{earlier}")
 
 
 # The name of dlio-hpc in the files that it writes, and bytes at each end of a file that are searched.

@@ -131,6 +131,11 @@ def _check_ends(components: tuple[Component, ...]) -> None:
         raise ValueError("only the first component can be on the metadata server")
     if components and components[0].mdt and ends[0] is None:
         raise ValueError("a component on the metadata server needs an end")
+    if components and ends[-1] is not None:
+        raise ValueError(
+            f"the last component ends at {units.format_size(ends[-1])}, and files cannot be written beyond it; leave "
+            "its end null, which is the end of the file"
+        )
 
 
 def pools(layout: Layout) -> set[str | None]:

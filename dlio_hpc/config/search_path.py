@@ -25,6 +25,13 @@ def _refuse_loose(folder: Path) -> None:
         )
 
 
+def _refuse_other_suffix(folder: Path) -> None:
+    """Raise ConfigError if a file ends in .yml, because only files that end in .yaml are searched for."""
+    other = [folder / "defaults.yml", *(path for kind in _SEARCHED for path in sorted((folder / kind).glob("*.yml")))]
+    for path in (path for path in other if path.is_file() and not path.with_suffix(".yaml").exists()):
+        raise ConfigError(f"{path}: files are searched for with the suffix .yaml; rename it to {path.stem}.yaml")
+
+
 def folders() -> list[Path]:
     """Return the existing folders that are searched for files: first the folder of the user, then the folders in
     DLIO_HPC_SITE_PATH in their order, then the folder of the system. Of several files with the same name, the first is
@@ -41,4 +48,7 @@ def folders() -> list[Path]:
         _refuse_loose(folder)
     user = user_folders.of_user("XDG_CONFIG_HOME", ".config")
     listed = [*([] if user is None else [user]), *named, _SYSTEM]
-    return [folder for folder in listed if os.path.isdir(folder)]  # False without permission
+    known = [folder for folder in listed if os.path.isdir(folder)]  # False without permission
+    for folder in known:
+        _refuse_other_suffix(folder)
+    return known

@@ -225,6 +225,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         if self.pbs_select and self.scheduler != "pbs":
             raise ValueError(f"pbs_select is for PBS's select statement and needs scheduler=pbs, not {self.scheduler}")
         check_options("job_options", self.job_options)
+        if self.file_system is not None and self.file_system != self.file_system.lower():
+            raise ValueError(f"file_system: write the kind as the kernel does: {self.file_system.lower()}")
 
     def _check_environment(self) -> None:
         for variable in (*self.environment, *self.rank_environment):

@@ -100,6 +100,14 @@ def _small_requests(drafted: Planned) -> Iterator[str]:
         if size is not None and (size < min(_SMALL_BYTES, sample) or size * _MANY < sample):
             requests = f"a sample of {units.format_size(sample)} takes {units.counted(-(-sample // size), 'request')}"
             yield f"reader.transfer_size is {units.format_size(size)}, so {requests}{_with_unit(size)}"
+        if 0 < (pixels := reader.resize or 0) < _SMALL_BYTES:
+            yield (
+                f"reader.resize is {units.format_size(pixels)}, the size of a sample in a batch; if pixels are meant, "
+                f"give the bytes: {pixels} x {pixels} x 3 = {pixels * pixels * 3}"
+            )
+        model = checkpoint.model_bytes if checkpoint is not None else None
+        if model is not None and model < _SMALL_BYTES:
+            yield f"checkpoint.model_bytes is {units.format_size(model)}: the model is very small{_with_unit(model)}"
         if checkpoint is not None and (checkpoint.transfer_size or _SMALL_BYTES) < _SMALL_BYTES:
             small = checkpoint.transfer_size or 0
             yield f"checkpoint.transfer_size is {units.format_size(small)}: requests are very small{_with_unit(small)}"

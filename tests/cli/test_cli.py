@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc import __version__
+from dlio_hpc.cli import outputs
 from tests.conftest import BIN, Run
 from tests.support.places import ROOT
 
@@ -408,3 +409,16 @@ def test_no_output_replaces_a_record(run: Run, tmp_path: Path, name: str, words:
     assert done.code == 2
     assert "which is not overwritten" in " ".join(done.err.split())
     assert (tmp_path / name).read_text() == "the only copy"
+
+
+def test_a_workload_that_was_edited_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "w.yaml"
+    outputs.write_workload(path, "# by dlio-hpc\nreader: {batch_size: 4}\n")
+    outputs.write_workload(path, "# by dlio-hpc\nreader: {batch_size: 4}\n")
+    assert sorted(tmp_path.iterdir()) == [path], "equal content is no edit"
+    path.write_text("# by dlio-hpc\nreader: {batch_size: 77}\n")
+    capsys.readouterr()
+    outputs.write_workload(path, "# by dlio-hpc\nreader: {batch_size: 8}\n")
+    assert capsys.readouterr().err == f"wrote {path}; the earlier file is {path}~\n"
+    assert "77" in Path(f"{path}~").read_text()
+    assert "8" in path.read_text()

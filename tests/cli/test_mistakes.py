@@ -1237,7 +1237,7 @@ TARGETS = (
     Mistake("import into its source", "dlio-hpc import u.yaml -o ./u.yaml",
             ("--output u.yaml is also the input file, which is not overwritten; give another file",), IMPORTED),
     Mistake("page in place of criteria", "dlio-hpc accept done --criteria c.yaml --html c.yaml",
-            ("--html c.yaml is also the input file",), _criteria("min_au: 1%")),
+            ("c.yaml is the name of another kind; give c.html",), _criteria("min_au: 1%")),
     Mistake("page over notes", "dlio-hpc history --html notes.html",
             ("notes.html was not written by dlio-hpc, so it is not replaced; move it, or give another name",),
             {"notes.html": "mine"}),
@@ -2115,10 +2115,38 @@ NEW_FORMATS = (
             ("found 5%, a similarity of 5%", "to allow a difference of 5%, write 95%")),
     Mistake("export of a history", "dlio-hpc export", ("did you mean 'history'?",)),
 )  # fmt: skip
+_NO_CREATES = "=create_per_s: demo never has create/s (create_per_s); metadata workloads with create"
+# What a stranger tried who had read only the documentation.
+SECOND_LOOKS = (
+    Mistake("metric of other workloads in a suite", "dlio-submit --suite su.yaml -s local --dry-run",
+            (f"verdict.metrics{_NO_CREATES}",), {"su.yaml": f"{_MINE}verdict: {{metrics: [create_per_s]}}\n"}),
+    Mistake("metric of other workloads in a study", "dlio-submit --study s.yaml -s local --dry-run",
+            (f"metric{_NO_CREATES}",), {"s.yaml": f"{STUDY}    metric: create_per_s\n"}),
+    Mistake("pixels in place of bytes", DEMO + "-S reader.resize=224",
+            ("reader.resize is 224 B, the size of a sample", "give the bytes: 224 x 224 x 3 = 150528"), code=0),
+    Mistake("size of a model without a unit", DEMO + "-S checkpoint.model_bytes=500",
+            ("checkpoint.model_bytes is 500 B: the model is very small", "write 500KiB or 500MiB"), code=0),
+    Mistake("defaults with another suffix", "DLIO_HPC_SITE_PATH=own dlio-hpc sites",
+            ("own/defaults.yml: files are searched for with the suffix .yaml; rename it to defaults.yaml",),
+            {"own/defaults.yml": "site: local\n"}),
+    Mistake("workload with another suffix", "DLIO_HPC_SITE_PATH=own dlio-submit photos -s local --dry-run",
+            ("own/workloads/photos.yml: files are searched for with the suffix .yaml; rename it to photos.yaml",),
+            {"own/workloads/photos.yml": W}),
+    Mistake("file in place of the name of a profile", "dlio-hpc sites new mine.yaml",
+            ("mine.yaml is the name of a file; give the name of the profile: sites new mine",)),
+    *(Mistake(f"page of another kind: {suffix}", f"dlio-hpc report done --html out.{suffix}",
+              (f"the page is HTML, and out.{suffix} is the name of another kind; give out.html",))
+      for suffix in ("pdf", "PNG", "json")),
+    Mistake("capital letters of a file system", OWN,
+            ("file_system: write the kind as the kernel does: lustre",), _site("file_system: Lustre\n")),
+    Mistake("layout that ends before the file", OWN,
+            ("the last component ends at 64 MiB, and files cannot be written beyond it; leave its end null",),
+            _site("layout: {components: [{end: 1 MiB, stripe_count: 1}, {end: 64 MiB, stripe_count: 8}]}\n")),
+)  # fmt: skip
 
 
 TABLES = {
-    "first looks": FIRST_LOOKS, "new formats": NEW_FORMATS,
+    "first looks": FIRST_LOOKS, "second looks": SECOND_LOOKS, "new formats": NEW_FORMATS,
     "sections": SECTIONS, "words": WORDS,
     "nearby": NEARBY,
     "blanks": BLANKS,
