@@ -4,6 +4,7 @@ import calendar
 import re
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,7 +189,9 @@ def _say_empty(pattern: str | None, wanted: dict[str, Any], folder: Path, output
     there = "; ".join(f"{kind} {', '.join(sorted(names)[:_MOST_NAMED])}" for kind, names in parts.items())
     days = sorted(entry.ended[:10] for entry in entries if entry.ended)
     span = f"; from {days[0]} to {days[-1]}" if days else ""
-    raise ConfigError(f"no job of {folder} matches {', '.join(filters)}; it has {counted(len(entries), 'job')}, "
+    meant = f"{pattern}-*"
+    hint = f"did you mean {meant!r}? " if any(fnmatch(entry.job, meant) for entry in entries) else ""
+    raise ConfigError(f"no job of {folder} matches {', '.join(filters)}; {hint}it has {counted(len(entries), 'job')}, "
     "such as "
                       f"{entries[-1].job}; {there}{span}{drawn}")  # fmt: skip
 

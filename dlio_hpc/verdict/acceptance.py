@@ -218,7 +218,8 @@ def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]
         verdict: Outcome = "skipped" if criterion.optional else "fail"
         for key in criterion.asked:
             if (name, key) not in judged:
-                message = f"this criterion applies to no measured run{selection}"
+                measured = listed(sorted({known.workload for known in keys}))
+                message = f"this criterion applies to no measured run{selection}; measured: {measured or 'nothing'}"
                 yield Check(name, key, criterion.title or name, "", _in_words(name, key, criterion), verdict, message)
         lacking = criterion.lacking(keys)
         if lacking and not criterion.optional and any((name, key) in judged for key in criterion.asked):

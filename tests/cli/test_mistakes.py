@@ -2137,6 +2137,8 @@ SECOND_LOOKS = (
     *(Mistake(f"page of another kind: {suffix}", f"dlio-hpc report done --html out.{suffix}",
               (f"the page is HTML, and out.{suffix} is the name of another kind; give out.html",))
       for suffix in ("pdf", "PNG", "json")),
+    Mistake("workload in place of a pattern of jobs", "dlio-hpc history demo",
+            ("no job of dlio-runs/archive matches 'demo'; did you mean 'demo-*'? it has 1 job",)),
     Mistake("capital letters of a file system", OWN,
             ("file_system: write the kind as the kernel does: lustre",), _site("file_system: Lustre\n")),
     Mistake("layout that ends before the file", OWN,

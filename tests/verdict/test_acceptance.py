@@ -1027,7 +1027,7 @@ def test_a_criterion_for_nothing_is_not_met() -> None:
     judged, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "min_au": 0.9})
     assert (judged.exit_code, check.outcome, check.group) == (1, "fail", "")
     assert check.asked == "AU >= 90 %"
-    assert check.text == "this criterion applies to no measured run (workload unet3d*, nodes 64)"
+    assert check.text == "this criterion applies to no measured run (workload unet3d*, nodes 64); measured: demo"
     assert check.title == check.criterion, "a criterion without a title has its name"
     _, (titled,) = _judge(repeats("au", [0.95]), {"title": "Training", "workload": "unet3d*", "min_au": 0.9})
     assert titled.title == "Training"
@@ -1362,7 +1362,7 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     assert part.code == 7, "a part of a study is not accepted"
     unmet = [(check["outcome"], check["text"]) for check in part.json["checks"] if check["outcome"] != "pass"]
     assert [outcome for outcome, _ in unmet] == ["incomplete", "fail"]
-    assert unmet[1][1] == "this criterion applies to no measured run"
+    assert unmet[1][1] == "this criterion applies to no measured run; measured: demo"
     assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
 
 
