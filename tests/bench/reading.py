@@ -129,7 +129,7 @@ def _tarfile(folder: Path, dataset: Dataset) -> Callable[[], None]:
 
     def loop() -> None:
         for number in range(dataset.files):
-            with open(_path(folder, number), "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
+            with open(_path(folder, number), "rb") as file, tarfile.open(fileobj=file, mode="r|*") as archive:
                 begin = 0
                 for place, member in enumerate(archive):
                     stream = archive.extractfile(member)
