@@ -384,7 +384,7 @@ SETS = (NPZ, NPY, JPEG, PNG, SINGLE, HDF5, RECORDS, PACKED, TAR, LAION, TOKENS, 
 CASES = (
     Case("npz, framework / numpy.load", NPZ, "framework", "native", _load, GOAL),
     Case("npy, framework / numpy.load", NPY, "framework", "native", _npy, GOAL),
-    Case("jpeg 110 kB, framework / Pillow", JPEG, "framework", "native", _pillow, GOAL),
+    Case("jpeg 110 kB, framework / Pillow", JPEG, "framework", "native", _pillow, ">= 0.9"),
     Case("png 110 kB, framework / Pillow", PNG, "framework", "native", _pillow, ">= 0.9"),
     Case("hdf5, framework / h5py", HDF5, "framework", "native", _h5py, GOAL),
     Case("tar, framework / tarfile", TAR, "framework", "native", _tarfile, ">= 0.9"),

@@ -54,6 +54,7 @@ def test_threads_that_python_does_not_know_are_counted(tmp_path: Path) -> None:
             with path.open("rb", buffering=0) as file:
                 file.read(size)
             has_read.release()
+        go_on.acquire()  # the thread shall not end before its reads are counted
 
     threads = procfs.ForeignThreads()
     _thread.start_new_thread(read, ())  # the module threading does not know this thread
@@ -68,6 +69,7 @@ def test_threads_that_python_does_not_know_are_counted(tmp_path: Path) -> None:
     assert requested == [requested[0], requested[0] + 10, requested[0] + 110]
     assert threading.get_native_id() not in counters[0], "a thread of Python counts its own reads"
     assert len(os.listdir("/proc/self/fd")) == opened, "files of threads are opened once"
+    go_on.release()
     _until_ended(number)
     assert number not in threads.io()
     assert len(os.listdir("/proc/self/fd")) < opened, "nothing of a thread that has ended stays open"
