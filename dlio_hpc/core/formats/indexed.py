@@ -31,7 +31,7 @@ from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.files import ReadRequests, open_file, write_file
 from dlio_hpc.core.formats.format import Expected, Paths, SampleReader
 from dlio_hpc.core.formats.format import expected as of_stream
-from dlio_hpc.core.formats.posix import transport
+from dlio_hpc.core.formats.posix import cut, transport
 from dlio_hpc.core.formats.whole_file import CountedFile, buffered
 from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
@@ -171,20 +171,49 @@ class _TokenReader:
 
     def _of_file(self, container: int, places: Places, tally: Tally) -> list[list[Piece]]:
         """Return the pieces of samples of one container. Raise an error if the index does not have these samples."""
-        layout, numbers = self._containers.get(container, tally).layout, places.within.tolist()
-        if max(numbers) >= layout.samples:
-            raise unplanned(
-                f"{self._path(container, _INDEX)} describes {layout.samples} samples, but sample {max(numbers)} of the "
-                "file was expected"
-            )
+        numbers = places.within.tolist()
+        layout = self._layout(container, max(numbers), tally)
         located = [layout.one(number) for number in numbers] if len(numbers) < _FEW else _located(layout, places.within)
         for number, size, pieces in zip(numbers, places.size.tolist(), located, strict=True):
             if pieces[-1][1] + pieces[-1][2] != size:
-                raise unplanned(
-                    f"{self._path(container, _INDEX)} gives sample {number} of the file "
-                    f"{pieces[-1][1] + pieces[-1][2]} bytes, expected {size}"
-                )
+                raise self._of_other_size(container, number, pieces[-1][1] + pieces[-1][2], size)
         return located
+
+    def _begins(self, places: Places, tally: Tally) -> list[int]:
+        """Return the offset of each sample in its file of tokens. The samples must have one piece each."""
+        withins, sizes = places.within.tolist(), places.size.tolist()
+        of_containers: dict[int, list[int]] = {}
+        for at, container in enumerate(places.file.tolist()):
+            of_containers.setdefault(container, []).append(at)
+        begins = [0] * len(withins)
+        for container, chosen in of_containers.items():
+            numbers = [withins[at] for at in chosen]
+            layout = self._layout(container, max(numbers), tally)
+            if len(numbers) < _FEW:
+                located = [layout.one(number)[0] for number in numbers]
+            else:
+                members = layout.of(np.array(numbers, np.int64))
+                located = list(zip(members.offsets.tolist(), members.sizes.tolist(), numbers, strict=True))
+            for at, (begin, size, _) in zip(chosen, located, strict=True):
+                if size != sizes[at]:
+                    raise self._of_other_size(container, withins[at], size, sizes[at])
+                begins[at] = begin
+        return begins
+
+    def _layout(self, container: int, last: int, tally: Tally) -> FileLayout:
+        """Return the layout of a container. Raise an error if its index does not have the sample `last`."""
+        layout = self._containers.get(container, tally).layout
+        if last >= layout.samples:
+            raise unplanned(
+                f"{self._path(container, _INDEX)} describes {layout.samples} samples, but sample {last} of the "
+                "file was expected"
+            )
+        return layout
+
+    def _of_other_size(self, container: int, number: int, size: int, expected: int) -> Exception:
+        return unplanned(
+            f"{self._path(container, _INDEX)} gives sample {number} of the file {size} bytes, expected {expected}"
+        )
 
     def close(self) -> None:
         self._containers.close()
@@ -218,6 +247,11 @@ class _OffsetReader(_TokenReader):
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Read the sample at each of `places` into the beginning of the corresponding row."""
+        if len(places) and not self._dataset.joins_documents:
+            sizes = places.size.tolist()
+            begins = self._begins(places, tally)
+            self._transport.fetch(ReadRequests(places.file.tolist(), begins, sizes, cut(buffer, sizes)), tally)
+            return
         reads = ReadRequests([], [], [], [])
         rows = zip(places.file.tolist(), self._pieces(places, tally), buffer.views, strict=False)
         for container, pieces, (row,) in rows:

@@ -58,7 +58,7 @@ class FlatReader:
             return
         sizes = places.size.tolist()
         begins = self.begins(places, tally).tolist()
-        self.bring(ReadRequests(places.file.tolist(), begins, sizes, _cut(buffer, sizes)), tally)
+        self.bring(ReadRequests(places.file.tolist(), begins, sizes, cut(buffer, sizes)), tally)
 
     def begins(self, places: Places, tally: Tally) -> Numbers:
         """Return the offset of each sample in its file. places: at least one sample."""
@@ -98,7 +98,7 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
     return OpenFiles(paths, size, keys.direct, once=is_one_request or keys.reopen)
 
 
-def _cut(buffer: Buffer, sizes: list[int]) -> list[list[memoryview]]:
+def cut(buffer: Buffer, sizes: list[int]) -> list[list[memoryview]]:
     """Return memory views of the first bytes of each row. sizes: number of bytes of each row."""
     width = buffer.rows.shape[1]
     if min(sizes) == width:
