@@ -2,8 +2,10 @@
 an output file can overwrite a result.
 """
 
+import itertools
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -248,16 +250,28 @@ def written(path: Path, is_marked: bool = False) -> Iterator[None]:
 
 
 def write_workload(path: Path, content: str) -> None:
-    """Write the YAML file of a workload, and print its path on stderr. A file at `path` with another content, which the
-    user may have edited, is kept under its name with "~" at the end.
+    """Write the YAML file of a workload, and print its path on stderr. If there is a file with another content, which
+    the user may have edited, make a copy of it first.
     """
-    earlier = ""
     with written(path, is_marked=True):
-        if path.is_file() and path.read_bytes() != content.encode("utf-8"):
-            os.replace(path, f"{path}~")
-            earlier = f"; the earlier file is {path}~"
+        copy = _copied(path, content.encode("utf-8"))
         path.write_text(content, encoding="utf-8")
-    console.say(f"wrote {path}{earlier}")
+    console.say(f"wrote {path}" + ("" if copy is None else f"; {copy} is a copy of the earlier file"))
+
+
+def _copied(path: Path, content: bytes) -> Path | None:
+    """Copy a file to a new name next to it, unless the file is empty or has this content. Return the path of the copy;
+    None if there is none. The standard output may be a file, too: it is not copied.
+    """
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")) or not path.is_file():
+        return None
+    earlier = path.read_bytes()
+    if earlier in (b"", content):
+        return None
+    names = (Path(f"{path}~{number or ''}") for number in itertools.count())
+    copy = next(name for name in names if not name.exists() or name.read_bytes() == earlier)
+    shutil.copy2(path, copy)
+    return copy
 
 
 # The name of dlio-hpc in the files that it writes, and bytes at each end of a file that are searched.

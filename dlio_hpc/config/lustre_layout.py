@@ -131,11 +131,19 @@ def _check_ends(components: tuple[Component, ...]) -> None:
         raise ValueError("only the first component can be on the metadata server")
     if components and components[0].mdt and ends[0] is None:
         raise ValueError("a component on the metadata server needs an end")
-    if components and ends[-1] is not None:
-        raise ValueError(
-            f"the last component ends at {units.format_size(ends[-1])}, and files cannot be written beyond it; leave "
-            "its end null, which is the end of the file"
-        )
+
+
+def unfinished(layout: Layout | None) -> str | None:
+    """Return why files that are longer than the last component cannot be written; None if all files can. Layouts of
+    earlier jobs may be so.
+    """
+    end = layout.components[-1].end if layout is not None and layout.components else None
+    if end is None:
+        return None
+    return (
+        f"the last component ends at {units.format_size(end)}, and files cannot be written beyond it; leave its end "
+        "null, which is the end of the file, or add a component after it"
+    )
 
 
 def pools(layout: Layout) -> set[str | None]:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.config import launcher_rules, shipped
+from dlio_hpc.config import launcher_rules, lustre_layout, shipped
 from dlio_hpc.config.container import Container
 from dlio_hpc.config.launcher_rules import LauncherKind
 from dlio_hpc.config.lustre_layout import Layout
@@ -225,8 +225,6 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         if self.pbs_select and self.scheduler != "pbs":
             raise ValueError(f"pbs_select is for PBS's select statement and needs scheduler=pbs, not {self.scheduler}")
         check_options("job_options", self.job_options)
-        if self.file_system is not None and self.file_system != self.file_system.lower():
-            raise ValueError(f"file_system: write the kind as the kernel does: {self.file_system.lower()}")
 
     def _check_environment(self) -> None:
         for variable in (*self.environment, *self.rank_environment):
@@ -282,6 +280,12 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
     launcher = profile.launcher
     if fault := launcher_rules.fault(profile.scheduler, launcher.kind, launcher.command):
         raise ConfigError(f"{serialization.place_of(str(path), ('launcher',), overrides, 'site.')}: {fault}")
+    if fault := lustre_layout.unfinished(profile.layout):
+        raise ConfigError(f"{serialization.place_of(str(path), ('layout',), overrides, 'site.')}: {fault}")
+    kind = profile.file_system or ""
+    if kind != kind.lower() and not kind.startswith("fuse."):
+        place = serialization.place_of(str(path), ("file_system",), overrides, "site.")
+        raise ConfigError(f"{place}: file_system: write the kind as the kernel does: {kind.lower()}")
     return profile
 
 

@@ -261,7 +261,7 @@ def make(
         of_part = list(_points(part, len(points), notes, scan))
         parts.append(_part(part, of_part, scan))
         points += of_part
-    _refuse_metrics(parts, points, about.verdict)
+    _refuse_metrics(asked, points, about.verdict)
     repeat = request.repeat * request.nights
     if len(points) * (repeat + request.warmup) > _MOST:
         raise _too_large()
@@ -308,15 +308,20 @@ def _notes(part: PartRequest, warmup_set: Mapping[str, Any]) -> Iterator[str]:
 
 
 # Metrics of a suite that names none.
-_USUAL: set[MetricName] = {"samples_per_s"}
+_USUAL: MetricName = "samples_per_s"
 
 
-def _refuse_metrics(parts: Sequence[Part], points: Sequence[Point], verdict: Judging | None) -> None:
-    """Raise ConfigError if a part, or the verdict of a suite, compares by a metric that no workload of theirs has. The
+def _refuse_metrics(parts: Sequence[PartRequest], points: Sequence[Point], verdict: Judging | None) -> None:
+    """Raise ConfigError if a part, or the verdict of a suite, asks for a metric that no workload of theirs has. The
     default metric of suites stands for the main metric of each workload.
     """
-    asked = [("metric", part.metric, [point for point in points if point.part == part.name]) for part in parts]
-    asked += [("verdict.metrics", metric, list(points)) for metric in set(verdict.metrics if verdict else ()) - _USUAL]
+    asked = [
+        ("metric", part.metric, [point for point in points if point.part == part.name])
+        for part in parts
+        if part.metric is not None
+    ]
+    of_suite = verdict.metrics if verdict is not None else ()
+    asked += [("verdict.metrics", metric, list(points)) for metric in of_suite if metric != _USUAL]
     for key, metric, concerned in asked:
         reasons = [metric_owners.never(point.workload, metric) for point in concerned]
         if reasons and all(reasons):

@@ -412,13 +412,27 @@ def test_no_output_replaces_a_record(run: Run, tmp_path: Path, name: str, words:
 
 
 def test_a_workload_that_was_edited_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target, path = tmp_path / "repository.yaml", tmp_path / "w.yaml"
+    path.symlink_to(target)
+    texts = [f"# by dlio-hpc\nreader: {{batch_size: {size}}}\n" for size in (4, 77, 8, 99, 16)]
+    outputs.write_workload(path, texts[0])
+    outputs.write_workload(path, texts[0])
+    assert sorted(tmp_path.iterdir()) == [target, path], "equal content is no edit"
+    for edited, written in ((1, 2), (3, 4)):
+        path.write_text(texts[edited])
+        outputs.write_workload(path, texts[written])
+        assert (path.is_symlink(), target.read_text()) == (True, texts[written]), "a link stays a link"
+    assert [(tmp_path / name).read_text() for name in ("w.yaml~", "w.yaml~1")] == [texts[1], texts[3]]
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == f"wrote {path}; {path}~1 is a copy of the earlier file"
+
+
+def test_a_workload_for_the_standard_output_makes_no_copy(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
-    outputs.write_workload(path, "# by dlio-hpc\nreader: {batch_size: 4}\n")
-    outputs.write_workload(path, "# by dlio-hpc\nreader: {batch_size: 4}\n")
-    assert sorted(tmp_path.iterdir()) == [path], "equal content is no edit"
-    path.write_text("# by dlio-hpc\nreader: {batch_size: 77}\n")
-    capsys.readouterr()
-    outputs.write_workload(path, "# by dlio-hpc\nreader: {batch_size: 8}\n")
-    assert capsys.readouterr().err == f"wrote {path}; the earlier file is {path}~\n"
-    assert "77" in Path(f"{path}~").read_text()
-    assert "8" in path.read_text()
+    path.write_text("# by dlio-hpc\n")
+    program = "from pathlib import Path\nfrom dlio_hpc.cli import outputs\n"
+    program += "outputs.write_workload(Path('/dev/stdout'), '# by dlio-hpc: 1')"
+    with path.open("a") as file:
+        subprocess.run([sys.executable, "-c", program], stdout=file, check=True)
+    assert (list(tmp_path.iterdir()), "dlio-hpc: 1" in path.read_text()) == ([path], True)
+    assert Path("/dev/stdout").is_symlink()

@@ -854,6 +854,40 @@ def test_persistent_workers_end_by_themselves_and_lose_nothing(recorder: Recorde
     assert "did not end" not in recorded_run.summary(recorder.recording)
 
 
+_OTHER_PROCESSES = """
+import multiprocessing, torch
+class Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 16
+    def __getitem__(self, index):
+        open(f"{index}.bin", "rb").close()
+        return torch.zeros(4)
+def batches(count):
+    loader = torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=count, persistent_workers=True)
+    return iter(loader)
+for index in range(16):
+    open(f"{index}.bin", "wb").close()
+mine = batches(2)
+next(mine)
+other = multiprocessing.get_context("fork").Process(target=lambda: list(batches(1)))
+other.start()
+other.join()
+assert other.exitcode == 0
+assert len(list(mine)) == 7
+"""
+
+
+@pytest.mark.framework
+def test_the_workers_of_another_process_go_on(recorder: Recorder) -> None:
+    """A process ends its own workers at its exit, and not those of its parent."""
+    pytest.importorskip("torch")
+    done = recorder.run(_OTHER_PROCESSES)
+    assert (done.returncode, done.stderr) == (0, "")
+    processes = recorder.processes()
+    assert [process.has_end for process in processes] == [True] * 5
+    assert sum("worker" in _kinds(process) for process in processes) == 3
+
+
 @pytest.mark.framework
 def test_a_worker_that_is_busy_at_the_exit_is_killed_as_without_the_recorder(recorder: Recorder) -> None:
     pytest.importorskip("torch")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import itertools
 import os
@@ -62,13 +61,20 @@ class _Workers:
         self._process = 0
 
     def keep(self, iterator: Any) -> None:
-        """Keep an iterator of a loader for the exit. PyTorch itself ends the workers of one that pins memory."""
-        if not getattr(iterator, "_workers", None) or hasattr(iterator, "_pin_memory_thread"):
+        """Keep an iterator of a loader for the exit. PyTorch itself ends persistent workers of a loader that pins
+        memory. A forked process has iterators of its own: those of its parent are not its to end.
+        """
+        is_pinned = hasattr(iterator, "_pin_memory_thread")
+        if not getattr(iterator, "_workers", None) or (is_pinned and iterator._persistent_workers):
             return
-        self._iterators.add(iterator)
-        if self._process != os.getpid():  # after multiprocessing has registered its own function, which then runs later
+        if self._process != os.getpid():
             self._process = os.getpid()
-            atexit.register(self._end, self._process)
+            self._iterators = weakref.WeakSet()
+            from multiprocessing import util  # PyTorch has imported it
+
+            # In the main process and in its children, it runs before queues are closed (10) and workers are killed (0).
+            util.Finalize(None, self._end, args=(self._process,), exitpriority=20)
+        self._iterators.add(iterator)
 
     def _end(self, process: int) -> None:
         if os.getpid() != process:
