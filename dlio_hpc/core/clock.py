@@ -22,6 +22,8 @@ _LONGEST_POLL_S, _POLL_FRACTION, _POLLS_IN_TURN = 10e-3, 0.05, 4
 # poll(2) of nothing with a timeout of 0 releases Python's lock and returns immediately. time.sleep(0) takes 50 us, the
 # slack of the kernel's timers.
 _let_threads_run = select.poll().poll
+# Number of calls of wait() and assemble() in this process, by which another thread sees that a wait is a new one.
+waits = [0]
 _ROUND_TRIPS = 10
 _TAG = 7
 
@@ -80,6 +82,7 @@ def assemble(comm: "Intracomm") -> None:
     """
     if comm.size == 1:
         return
+    waits[0] += 1
     request = comm.Ibarrier()
     started = now()
     while not any(request.Test() for _ in range(_POLLS_IN_TURN)):
@@ -106,6 +109,7 @@ def wait(request: "Request", quick_s: float = 0.0) -> None:
     """Wait until the MPI request completes, sleeping between polls. quick_s: time for which polls have no pause; other
     threads of this rank can run meanwhile.
     """
+    waits[0] += 1
     if quick_s:
         until = now() + quick_s
         while now() < until:

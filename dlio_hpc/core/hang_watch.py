@@ -218,23 +218,23 @@ class HangWatch:
         return 0, None
 
 
-# Place in the program where a thread is: a stack frame and an instruction.
-_Place = tuple[FrameType | int, int]
+# Place in the program where a thread is: the number of a wait, or of a stack frame and its instruction.
+_Place = tuple[int, int]
 
 
 def _doing(frame: FrameType | None) -> tuple[Doing, _Place | None]:
     """Return what a thread does, and the place where the thread is. frame: innermost stack frame of the thread.
 
-    A frame that is kept keeps its variables, too, after its function has returned: buffers could then not be closed or
-    resized. Therefore, only frames of functions that wait or compute are kept, and only the numbers of other frames.
-    A later frame may have the same number; this costs a look at the system calls, whose times are taken apart.
+    A frame that is kept keeps its variables and those of its callers, too, after their functions have returned: buffers
+    could then not be closed or resized. Therefore, no frame is kept. A later frame may have the same number; then the
+    thread seems to make no progress, and its system calls are looked at, whose times are measured independently.
     """
     inner = frame
     while frame is not None:
         if frame.f_code in _WAITS:
-            return "ranks", (frame, 0)
+            return "ranks", (clock.waits[0], 0)
         if frame.f_code is compute.emulate.__code__:
-            return "compute", (frame, 0)
+            return "compute", (id(frame), 0)
         frame = frame.f_back
     return "other", (id(inner), inner.f_lasti) if inner is not None else None
 

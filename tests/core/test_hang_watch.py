@@ -11,14 +11,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from dlio_hpc.config import site, workload
-from dlio_hpc.core import blocked_calls, hang_watch, merge
+from dlio_hpc.core import blocked_calls, clock, hang_watch, merge
 from dlio_hpc.core.auxiliary_files import Counts
 from dlio_hpc.core.blocked_calls import Call, Since, Waiting
 from dlio_hpc.core.distributions import ASKED, COLUMNS, COMPUTED, READY, STARTED, SYNCED
@@ -306,6 +306,17 @@ def test_a_pipe_in_the_place_of_a_sample_file_is_damaged_data(run: Run, small: P
     assert ("is not a regular file" in done.err) == ("reader.mode=framework" not in keys), "NumPy finds no data"
 
 
+class _Request:
+    """A request of MPI that completes at the second look. places: what the watch sees at each look."""
+
+    def __init__(self) -> None:
+        self.places: list[Any] = []
+
+    def Test(self) -> bool:  # noqa: N802 - the name of mpi4py
+        self.places.append(hang_watch._doing(sys._getframe()))
+        return len(self.places) == 2
+
+
 def test_the_watch_keeps_nothing_of_a_function_that_has_returned() -> None:
     buffer = bytearray(9)
 
@@ -313,10 +324,18 @@ def test_the_watch_keeps_nothing_of_a_function_that_has_returned() -> None:
         view = memoryview(buffer)
         return len(view), hang_watch._doing(sys._getframe())
 
+    def waits() -> Any:
+        view, request = memoryview(buffer), _Request()
+        clock.wait(cast(Any, request))
+        return len(view), request.places
+
     length, (doing, place) = reads()
     assert (length, doing) == (9, "other")
     assert place is not None
-    buffer.clear()  # raises BufferError while the view exists
+    (_, first), (_, second) = waits(), waits()
+    assert [name for name, _ in (*first, *second)] == ["ranks"] * 4
+    assert first[0] == first[1] != second[0] == second[1], "another wait is progress"
+    buffer.clear()  # raises BufferError while a view exists
 
 
 def test_progress_is_of_the_steps_of_all_epochs(tmp_path: Path) -> None:
