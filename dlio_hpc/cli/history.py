@@ -189,8 +189,9 @@ def _say_empty(pattern: str | None, wanted: dict[str, Any], folder: Path, output
     there = "; ".join(f"{kind} {', '.join(sorted(names)[:_MOST_NAMED])}" for kind, names in parts.items())
     days = sorted(entry.ended[:10] for entry in entries if entry.ended)
     span = f"; from {days[0]} to {days[-1]}" if days else ""
-    meant = f"{pattern}-*"
-    hint = f"did you mean {meant!r}? " if any(fnmatch(entry.job, meant) for entry in entries) else ""
+    meant, jobs = f"{pattern}-*", [entry.job for entry in entries]
+    is_begun = pattern is not None and not any(fnmatch(job, pattern) for job in jobs)
+    hint = f"did you mean {meant!r}? " if is_begun and any(fnmatch(job, meant) for job in jobs) else ""
     raise ConfigError(f"no job of {folder} matches {', '.join(filters)}; {hint}it has {counted(len(entries), 'job')}, "
     "such as "
                       f"{entries[-1].job}; {there}{span}{drawn}")  # fmt: skip

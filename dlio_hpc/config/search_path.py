@@ -25,17 +25,18 @@ def _refuse_loose(folder: Path) -> None:
         )
 
 
-def _refuse_other_suffix(folder: Path) -> None:
-    """Raise ConfigError if a file ends in .yml, because only files that end in .yaml are searched for."""
-    other = [folder / "defaults.yml", *(path for kind in _SEARCHED for path in sorted((folder / kind).glob("*.yml")))]
-    for path in (path for path in other if path.is_file() and not path.with_suffix(".yaml").exists()):
-        raise ConfigError(f"{path}: files are searched for with the suffix .yaml; rename it to {path.stem}.yaml")
+def refuse_other_suffix(path: Path) -> None:
+    """Raise ConfigError if there is no file at `path`, but one with the suffix .yml, which is not searched for."""
+    other = path.with_suffix(".yml")
+    if other.is_file() and not path.exists():
+        raise ConfigError(f"{other}: files are searched for with the suffix .yaml; rename it to {path.name}")
 
 
 def folders() -> list[Path]:
     """Return the existing folders that are searched for files: first the folder of the user, then the folders in
     DLIO_HPC_SITE_PATH in their order, then the folder of the system. Of several files with the same name, the first is
-    used. Raise ConfigError if a folder in DLIO_HPC_SITE_PATH does not exist.
+    used. Raise ConfigError if a folder in DLIO_HPC_SITE_PATH does not exist, or if a folder has defaults.yml and not
+    defaults.yaml.
     """
     named = [
         Path(os.path.abspath(os.path.expanduser(part)))
@@ -50,5 +51,5 @@ def folders() -> list[Path]:
     listed = [*([] if user is None else [user]), *named, _SYSTEM]
     known = [folder for folder in listed if os.path.isdir(folder)]  # False without permission
     for folder in known:
-        _refuse_other_suffix(folder)
+        refuse_other_suffix(folder / "defaults.yaml")
     return known

@@ -104,6 +104,8 @@ def find(folder: Path, name: str) -> Path:
         return Path(name)
     if Path(name).is_dir():
         raise ConfigError(f"no {_KINDS[folder]} {name!r}: {name} is a folder; give a YAML file")
+    for own in search_path.folders():
+        search_path.refuse_other_suffix(own / folder.name / f"{name}.yaml")
     known = f"give a YAML file or one of: {', '.join(names(folder))}"
     raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
 

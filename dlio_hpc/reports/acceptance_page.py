@@ -8,7 +8,6 @@ from dlio_hpc.files import rundir
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import verdict_banners
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
-from dlio_hpc.results.metrics import OF_OPENS
 from dlio_hpc.verdict import acceptance
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check, advice_lines
@@ -49,9 +48,9 @@ def sections(accepted: Acceptance) -> list[Section]:
 def _is_shown(check: Check) -> bool:
     """Return whether a check has its own section. A check that is met has no section. A check of a metric with the
     outcome `cached` has no section either, because the section on the check of the storage already states the reason.
-    A check of opens has a reason of its own.
+    A check of opens that the nodes may have answered has a reason and advice of its own.
     """
-    return not check.is_met and not (check.outcome == "cached" and check.metric and check.metric not in OF_OPENS)
+    return not check.is_met and not (check.outcome == "cached" and check.metric and not check.advice)
 
 
 def _facts(accepted: Acceptance) -> Iterator[Facts]:

@@ -147,7 +147,7 @@ def summary(judgement: Judgement) -> str:
     is_usual = worst.ratio is None or worst.tolerance == regression.TOLERANCE
     limit = "" if is_usual else f" (tolerance {100 * worst.tolerance:.3g} %)"
     if len(judgement.verdicts) == 1:
-        return f"{name}{limit}: {worst.why.removeprefix(f'{worst.outcome}: ')}"
+        return f"{name}: {worst.why.removeprefix(f'{worst.outcome}: ')}{limit}"
     subject = worst.job if worst.subject == worst.job else f"{worst.job}, {worst.subject}"
     return f"{judgement.text}{limit}. First {name}: {subject}: {worst.why}"
 

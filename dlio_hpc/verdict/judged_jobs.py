@@ -206,18 +206,31 @@ def judged(paths: Sequence[Path]) -> Judged:
     study, and the measurements of its other jobs are reported as missing.
     """
     folders = [path for path in paths if study_outcome.is_study(path)]
-    studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]
-    known = {job.job.job for study in studies for job in study.jobs}
+    studies = {_identity(one.study): one for one in map(names.study_in, dict.fromkeys(folders))}
     jobs: list[JobOutcome] = []
-    parts: dict[tuple[str, str], tuple[Study, list[JobOutcome]]] = {}
+    parts: dict[tuple[str, str], list[JobOutcome]] = {}
+    known: dict[tuple[str, str], Study] = {}
     for job in job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders]):
         study = study_outcome.held([job])
         if study is None:
             jobs.append(job)
-        elif job.job.job not in known:
-            parts.setdefault((study.study, study.created), (study, []))[1].append(job)
-    why = "not planned in any of the given jobs"
-    return Judged([*studies, *(study_outcome.of_jobs(*part, absent=why) for part in parts.values())], jobs)
+        else:
+            known.setdefault(_identity(study), study)
+            parts.setdefault(_identity(study), []).append(job)
+    for identity, part in parts.items():
+        whole = studies.get(identity)
+        others = [] if whole is None else whole.jobs
+        more = [job for job in part if job.job.job not in {other.job.job for other in others}]
+        if more:
+            why = "not planned in any of the given jobs"
+            broken = () if whole is None else whole.broken
+            outcome = study_outcome.of_jobs(known[identity], [*others, *more], absent=why)
+            studies[identity] = outcome._replace(broken=broken)
+    return Judged(list(studies.values()), jobs)
+
+
+def _identity(study: Study) -> tuple[str, str]:
+    return study.study, study.created
 
 
 def absent(outcome: StudyOutcome) -> list[Absent]:

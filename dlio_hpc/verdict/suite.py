@@ -169,7 +169,8 @@ def _details(
     elif all(verdict.is_of_itself for verdict in verdicts):
         yield "it is the baseline itself, so nothing is compared"
     elif len(uncompared) < len(verdicts):
-        yield f"{judgement.text} (tolerance {100 * max(verdict.tolerance for verdict in verdicts):.3g} %)"
+        tolerances = [verdict.tolerance for verdict in verdicts if verdict.ratio is not None]
+        yield judgement.text + (f" (tolerance {100 * max(tolerances):.3g} %)" if tolerances else "")
     elif not effects:
         is_known = any(_was_known(verdict, known) for verdict in uncompared)
         yield "all baselines are of other configurations" if is_known else "no baseline"

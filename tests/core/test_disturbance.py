@@ -180,7 +180,7 @@ def test_what_differs_between_repeats_is_named() -> None:
     assert spread_reasons.explained(_repeats(60, 100, 102)) == [spread_reasons.UNEXPLAINED], "the disturbed one is fast"
     quiet_and_slow = spread_reasons.explained(_repeats(100, 90.1, 102, 105, 31, 107))
     assert [line.partition(": ")[0] for line in quiet_and_slow] == ["01-measure (-11 %)", "04-measure (-69 %)"]
-    assert quiet_and_slow[1].endswith(f": {spread_reasons.UNEXPLAINED}"), "the slowest repeat is named in any case"
+    assert quiet_and_slow[1].endswith(f": {spread_reasons.UNEXPLAINED}"), "the slowest repeat is named if another is"
     none = [repeat._replace(disturbance=None) for repeat in _repeats(100, 60, 102)]
     assert spread_reasons.explained(none) == [spread_reasons.UNRECORDED]
     always = [repeat._replace(disturbance=studies.disturbance(others=0.9)) for repeat in _repeats(100, 60, 102)]

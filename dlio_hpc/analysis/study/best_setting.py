@@ -181,14 +181,16 @@ def _confounded(part: Part, points: Sequence[Point]) -> str | None:
     """Return the reason why settings of a part cannot be compared: steps of several batch sizes compute equally long,
     so that the computation per sample differs. Return None if there is no such reason.
     """
-    sizes = sorted({point.workload.reader.batch_size for point in points})
-    times = {point.workload.compute.time.mean for point in points}
-    keys = {axis.key for axis in part.settings}
-    if "reader.batch_size" not in keys or len(sizes) < 2 or len(times) != 1 or not (seconds := float(times.pop())):
+    of_times: dict[float, set[int]] = {}
+    for point in points:
+        of_times.setdefault(float(point.workload.compute.time.mean), set()).add(point.workload.reader.batch_size)
+    concerned = {time_s: sizes for time_s, sizes in of_times.items() if time_s and len(sizes) > 1}
+    if "reader.batch_size" not in {axis.key for axis in part.settings} or not concerned:
         return None
+    seconds, sizes = next((time_s, sorted(known)) for time_s, known in concerned.items())
     few, many = (format_seconds(seconds / size) for size in (sizes[0], sizes[-1]))
     return (
-        f"compute.time is {format_seconds(seconds)} a step for every batch size, so a sample takes {few} of "
+        f"compute.time is {format_seconds(seconds)} a step for several batch sizes, so a sample takes {few} of "
         f"computation with batch_size={sizes[0]} and {many} with batch_size={sizes[-1]}; to compare how batches are "
         "read, set compute.time=0"
     )
