@@ -63,12 +63,13 @@ def _job_folders(runs: Path) -> list[Path]:
 
 def never_started(runs: Path, unknown: list[DlioError]) -> Iterator[Debris]:
     """Yield the directories in `runs` that belong to jobs that were never submitted and have no output. unknown:
-    receives an error for each job whose state the batch system does not tell; such a job is left out.
+    receives an error for each job whose state the batch system does not tell; such a job is left out. Local jobs of
+    other hosts are left out, too.
     """
     for folder in _job_folders(runs):
         try:
             record = job_record.load(folder)
-            if record.batch_id is not None or job_state.has_output(folder):
+            if record.batch_id is not None or job_state.has_output(folder) or _is_elsewhere(record):
                 continue
             record = job_state.refresh(folder)
         except InfrastructureError as fault:  # the batch system does not answer
@@ -91,10 +92,15 @@ def outputs(runs: Path, unknown: list[DlioError]) -> Iterator[Debris]:
         with suppress(DlioError):  # unreadable: it is unknown what the job used
             left[folder] = list(_outputs(job_record.load(folder).job, job_record.load_plan(folder)))
     for look in job_state.refresh_all([folder for folder, debris in left.items() if debris]):
-        if look.fault is not None:
+        if look.fault is not None and not _is_elsewhere(look.job):
             unknown.append(InfrastructureError(f"{look.directory} is left out: {look.fault}"))
-        elif look.job.ended and not rundir.is_running(look.directory):
+        elif look.fault is None and look.job.ended and not rundir.is_running(look.directory):
             yield from left[look.directory]
+
+
+def _is_elsewhere(job: job_record.Job) -> bool:
+    """Return whether a job runs without a batch system on another host."""
+    return job.scheduler == "local" and job.host != job_record.host()
 
 
 def _outputs(job: str, plan: Plan) -> Iterator[Debris]:

@@ -50,7 +50,7 @@ def clean(archive: Path | None, runs: Path, dry_run: bool, as_json: bool) -> int
 
     removed, code = console.for_each(left, remove)
     if as_json:
-        console.print_json(CleanDocument(removed, dry_run))
+        console.print_json(CleanDocument(removed, dry_run, [str(fault) for fault in unknown]))
     elif not left:
         console.show("nothing to remove" if not unknown else "nothing to remove of the jobs whose state is known")
     return code or (unknown[0].exit_code if unknown else 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dlio_hpc.base import units
-from dlio_hpc.base.errors import ConfigError, about
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import counted
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import OUTPUT_OR_FOLDER, refuse_inputs, write_workload
@@ -90,8 +90,7 @@ def _text(imported: "Imported") -> str:
 
 
 def _write(path: Path, imported: "Imported") -> None:
-    with about(path):
-        write_workload(path, _text(imported))
+    write_workload(path, _text(imported))
 
 
 def _import_folder(folder: Path, overrides: tuple[str, ...], output: Path | None, as_json: bool) -> int:

@@ -280,6 +280,8 @@ class CleanDocument(Versioned, frozen=True):
     """What was removed; with --dry-run, what would be removed."""
     is_dry_run: bool
     """True if nothing was removed because of --dry-run."""
+    left_out: list[str]
+    """Errors for the jobs whose state the batch system does not tell."""
 
 
 class MlperfReportDocument(Versioned, frozen=True):

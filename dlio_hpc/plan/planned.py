@@ -85,6 +85,10 @@ def _long_times(drafted: Planned) -> Iterator[str]:
                 yield f"{key} is {time_s:g} s; if milliseconds are meant, write {time_s:g} ms"
 
 
+# Number of bytes of resized samples below which pixels of a side may be meant.
+_MOST_PIXELS = 4096
+
+
 def _small_requests(drafted: Planned) -> Iterator[str]:
     """Yield a note for each size of requests that is so small that it may be meant in KiB or MiB."""
     for run in (run for job in drafted.jobs for run in job.runs):
@@ -100,7 +104,7 @@ def _small_requests(drafted: Planned) -> Iterator[str]:
         if size is not None and (size < min(_SMALL_BYTES, sample) or size * _MANY < sample):
             requests = f"a sample of {units.format_size(sample)} takes {units.counted(-(-sample // size), 'request')}"
             yield f"reader.transfer_size is {units.format_size(size)}, so {requests}{_with_unit(size)}"
-        if 0 < (pixels := reader.resize or 0) < _SMALL_BYTES:
+        if 0 < (pixels := reader.resize or 0) < _MOST_PIXELS:
             yield (
                 f"reader.resize is {units.format_size(pixels)}, the size of a sample in a batch; if pixels are meant, "
                 f"give the bytes: {pixels} x {pixels} x 3 = {pixels * pixels * 3}"

@@ -2,6 +2,7 @@
 measurement.
 """
 
+import re
 import statistics
 from collections.abc import Sequence
 
@@ -30,6 +31,7 @@ _EXPLAINED = 0.5
 # Reads explain none of a wait for data below the first share of it, and all of it from the second share on. In between,
 # the wait has two causes.
 _NONE_OF_IT, _ALL_OF_IT = 0.25, 0.75
+_REMARK = re.compile(r" \([^)]*\)")
 _PHASES = {
     "wait_s": "waiting for data",
     "compute_s": "compute",
@@ -60,7 +62,7 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
         seconds = _seconds(runs)
         if total := sum(seconds.values()):
             # Equal sets of bottlenecks count together, whichever of them takes longer.
-            bottleneck = " and by ".join(sorted(text.partition(" (")[0] for text in _bottlenecks(runs, seconds)))
+            bottleneck = " and by ".join(sorted(_REMARK.sub("", text) for text in _bottlenecks(runs, seconds)))
             limited.setdefault(bottleneck, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
     points = sum(map(len, limited.values()))
     parts = [
@@ -192,7 +194,8 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
     loader = "preparing data" if prepares else "the loader, with its workers, queues and copies"
     if active < _NONE_OF_IT * waited:
         return f"{loader}, not storage {share}"
-    return f"{_source(runs)} and by {loader} {share}"
+    source = _source(runs)
+    return f"{source}{',' * (', ' in source)} and by {loader} {share}"
 
 
 def _origins(runs: Sequence[RunOutcome]) -> set[str]:

@@ -255,7 +255,11 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
         yield f"{where}Best: {best}. The reference was not measured."
     elif comparison.best == comparison.reference:
         is_apart, next_best = _is_any_apart(comparison), _next_best(study, comparison)
-        lead = f"Best: the reference, {best}" if is_apart else f"No difference beyond noise: the reference is {best}"
+        lead = (
+            f"Best: the reference, {best}"
+            if is_apart
+            else f"No difference beyond noise: the best is the reference, {best}"
+        )
         yield f"{where}{lead}{next_best}."
     elif not gain.is_beyond_noise and _is_any_apart(comparison):
         yield (

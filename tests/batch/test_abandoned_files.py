@@ -60,13 +60,20 @@ def test_clean_names_jobs_whose_state_is_unknown(run: Run, tmp_path: Path, monke
     def refresh(_: Path) -> None:
         raise InfrastructureError("squeue failed: Unable to contact slurm controller")
 
-    monkeypatch.setattr(job_record, "load", lambda _: SimpleNamespace(batch_id=None, job="demo-1"))
+    monkeypatch.setattr(
+        job_record, "load", lambda _: SimpleNamespace(batch_id=None, job="demo-1", scheduler="slurm", host="login")
+    )
     monkeypatch.setattr(job_state, "refresh", refresh)
     done = run("dlio-hpc", "clean")
     assert done.code == 6
     assert done.out == "nothing to remove of the jobs whose state is known\n"
     assert "dlio-runs/demo-1 is left out: squeue failed: Unable to contact slurm controller" in done.err
     assert folder.exists()
+    (text,) = run("dlio-hpc", "clean", "--json").json["left_out"]
+    assert text.endswith("Unable to contact slurm controller")
+    elsewhere = SimpleNamespace(batch_id=None, job="demo-1", scheduler="local", host="another")
+    monkeypatch.setattr(job_record, "load", lambda _: elsewhere)
+    assert run("dlio-hpc", "clean").code == 0, "a job of another host is cleaned there"
 
 
 @pytest.mark.parametrize("is_given", [False, True])

@@ -60,7 +60,7 @@ def test_threads_that_python_does_not_know_are_counted(tmp_path: Path) -> None:
     _thread.start_new_thread(read, ())  # the module threading does not know this thread
     has_read.acquire()
     number, counters = numbers[0], [threads.io()]
-    opened = len(os.listdir("/proc/self/fd"))
+    opened = threads._opened[number].descriptor
     for _ in range(2):
         go_on.release()
         has_read.acquire()
@@ -68,11 +68,11 @@ def test_threads_that_python_does_not_know_are_counted(tmp_path: Path) -> None:
     requested = [counter[number].requested for counter in counters]
     assert requested == [requested[0], requested[0] + 10, requested[0] + 110]
     assert threading.get_native_id() not in counters[0], "a thread of Python counts its own reads"
-    assert len(os.listdir("/proc/self/fd")) == opened, "files of threads are opened once"
+    assert threads._opened[number].descriptor == opened, "the file of a thread is opened once"
     go_on.release()
     _until_ended(number)
     assert number not in threads.io()
-    assert len(os.listdir("/proc/self/fd")) < opened, "nothing of a thread that has ended stays open"
+    assert number not in threads._opened, "nothing of a thread that has ended stays open"
 
 
 def _until_ended(number: int) -> None:

@@ -366,12 +366,12 @@ def test_all_texts_are_in_the_picture_and_cover_nothing(view: Any) -> None:
         figure, canvas = picture.figure, cast(Any, FigureCanvasAgg)(picture.figure)
         with style():
             canvas.draw()
-            texts = {text.get_text(): text.get_window_extent(canvas.get_renderer()) for text in _texts(figure)}
-        for name, box in texts.items():
+            texts = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in _texts(figure)]
+        for name, box in texts:
             whole = figure.bbox.padded(1)
             assert whole.xmin <= box.xmin < box.xmax <= whole.xmax, (stem, name)
             assert whole.ymin <= box.ymin < box.ymax <= whole.ymax, (stem, name)
-        for (one, box), (two, other) in combinations(texts.items(), 2):
+        for (one, box), (two, other) in combinations(texts, 2):
             assert not box.padded(-1).overlaps(other.padded(-1)), (stem, one, two)
 
 

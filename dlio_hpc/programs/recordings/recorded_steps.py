@@ -26,12 +26,12 @@ def of(program: RecordedProgram, made: RecordedTraining, data: RecordedData, is_
     if made.is_in_thread or any(batch.is_step for batch in batches):
         waits, computed = [], []
     first = 1 if is_in_memory else 0
-    counted = None if may_be_mapped else read_counts.of_passes(program.ranks, made.passes, first, made.evaluation)
+    reads = None if may_be_mapped else read_counts.of_passes(program.ranks, made.passes, first, made.evaluation)
     lost, lacking = _lost(program)
     repeats = (made.pipeline and made.pipeline.repeats) or 1
     return StepProfile(
         steps=statistics.median(len(one.batches) for one in passes) / repeats,
-        bytes=None if counted is None else counted[0] / counted[1],
+        bytes=None if reads is None else reads[0] / reads[1],
         compute_s=statistics.mean(computed) if computed else None,
         wait_s=statistics.mean(waits) if waits else None,
         doubt=doubt,

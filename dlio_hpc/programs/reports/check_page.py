@@ -28,7 +28,7 @@ _STEP_HEADER = ("figure", "program", "check run", "difference", "verdict")
 _TITLE = "Check of the derived workload"
 _MORE = "--html FILE writes a page with both programs, the measures of similarity, and the distributions of requests."
 _WAIT = "The wait is not judged: it depends on storage, on caches, and on "
-_NO_IMAGES = "what the program does to samples, such as decoding, which the workload does not do."
+_NO_IMAGES = "what the program does to samples, such as decoding, which the workload may not do."
 _IMAGES = "decoding. The workload decodes images, too, but not the same images."
 _NAMES = {
     "request_min": "smallest request",
