@@ -171,7 +171,7 @@ def test_the_command_ends_with_the_verdict_on_steps(run: Run, emulated: Any) -> 
 
 
 _IMAGES = ("dataset.format=jpeg", "reader.loader=native")
-_UNDONE = "what the program does to samples, such as decoding, which the workload does not do."
+_UNDONE = "what the program does to samples, such as decoding, which the workload may not do."
 
 
 @pytest.mark.parametrize(
