@@ -59,6 +59,11 @@ class MemberLayout:
         offsets[:, 1:] += longer[:, np.newaxis]
         return of_pieces(np.full(len(places), len(self._sizes)), offsets.reshape(-1), sizes.reshape(-1))
 
+    @property
+    def is_single(self) -> bool:
+        """Whether each sample of generated files is one member, whose size is that of the sample."""
+        return self._index is None and len(self._sizes) == 1
+
     def begins(self, places: Places) -> Numbers:
         """Return the offset of the first header of each sample in a generated file."""
         return places.offset + places.within * (self.slot - self._mean)

@@ -48,7 +48,7 @@ class Sequences:
         return member_layout.of_pieces(np.ones(len(within), np.int64), self._index.pointers[within], sizes)
 
     def one(self, within: int) -> list[Piece]:
-        return [(int(self._index.pointers[within]), int(self._index.lengths[within]) * self._index.item, 0)]
+        return [(self._index.pointers.item(within), self._index.lengths.item(within) * self._index.item, 0)]
 
 
 class Runs:

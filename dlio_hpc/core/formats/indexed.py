@@ -181,24 +181,30 @@ class _TokenReader:
 
     def _begins(self, places: Places, tally: Tally) -> list[int]:
         """Return the offset of each sample in its file of tokens. The samples must have one piece each."""
-        withins, sizes = places.within.tolist(), places.size.tolist()
-        of_containers: dict[int, list[int]] = {}
-        for at, container in enumerate(places.file.tolist()):
-            of_containers.setdefault(container, []).append(at)
-        begins = [0] * len(withins)
-        for container, chosen in of_containers.items():
-            numbers = [withins[at] for at in chosen]
-            layout = self._layout(container, max(numbers), tally)
-            if len(numbers) < _FEW:
-                located = [layout.one(number)[0] for number in numbers]
-            else:
-                members = layout.of(np.array(numbers, np.int64))
-                located = list(zip(members.offsets.tolist(), members.sizes.tolist(), numbers, strict=True))
-            for at, (begin, size, _) in zip(chosen, located, strict=True):
-                if size != sizes[at]:
-                    raise self._of_other_size(container, withins[at], size, sizes[at])
-                begins[at] = begin
+        if len(places) >= _FEW:
+            return self._begins_together(places, tally)
+        begins = []
+        for container, within, size in zip(
+            places.file.tolist(), places.within.tolist(), places.size.tolist(), strict=True
+        ):
+            begin, actual, _ = self._layout(container, within, tally).one(within)[0]
+            if actual != size:
+                raise self._of_other_size(container, within, actual, size)
+            begins.append(begin)
         return begins
+
+    def _begins_together(self, places: Places, tally: Tally) -> list[int]:
+        """Return the same as _begins(). For many samples, this takes less time."""
+        begins = np.empty(len(places), np.int64)
+        for container in dict.fromkeys(places.file.tolist()):
+            chosen = np.flatnonzero(places.file == container)
+            withins, sizes = places.within[chosen], places.size[chosen]
+            members = self._layout(container, int(withins.max()), tally).of(withins)
+            for at in np.flatnonzero(members.sizes != sizes)[:1].tolist():
+                raise self._of_other_size(container, int(withins[at]), int(members.sizes[at]), int(sizes[at]))
+            begins[chosen] = members.offsets
+        offsets: list[int] = begins.tolist()
+        return offsets
 
     def _layout(self, container: int, last: int, tally: Tally) -> FileLayout:
         """Return the layout of a container. Raise an error if its index does not have the sample `last`."""

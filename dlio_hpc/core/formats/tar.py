@@ -26,7 +26,7 @@ from dlio_hpc.core.content import BLOCK
 from dlio_hpc.core.files import ReadRequests, write_file
 from dlio_hpc.core.formats import arrays
 from dlio_hpc.core.formats.format import Paths, SampleReader
-from dlio_hpc.core.formats.posix import transport
+from dlio_hpc.core.formats.posix import cut, transport
 from dlio_hpc.core.formats.shard_streams import ShardStreams
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.write_back import written_early
@@ -113,6 +113,11 @@ class MemberReader:
 
     def read(self, places: Places, buffer: Buffer, tally: Tally) -> None:
         """Read the sample at each of `places` into the beginning of the corresponding row."""
+        if self._layout.is_single and len(places):
+            sizes = places.size.tolist()
+            begins = (self._layout.begins(places) + TAR_BLOCK).tolist()
+            self._transport.fetch(ReadRequests(places.file.tolist(), begins, sizes, cut(buffer, sizes)), tally)
+            return
         members = self._layout.of(places)
         rows = np.repeat(np.arange(len(places)), members.counts)
         order = np.flatnonzero(members.sizes)
