@@ -53,14 +53,16 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
     return next((outcome for outcome in OUTCOMES if outcome in present), None)
 
 
-def of_exit_code(code: int) -> Outcome:
-    """Return the most severe outcome that has this exit code, or "infrastructure" if none has it."""
-    return next((outcome for outcome, meaning in OUTCOMES.items() if meaning.exit_code == code), "infrastructure")
+def of_exit_code(code: int, outcomes: Iterable[Outcome] = tuple(OUTCOMES)) -> Outcome:
+    """Return the first of these outcomes, the most severe first, that has this exit code, or "infrastructure" if none
+    has it.
+    """
+    return next((outcome for outcome in outcomes if OUTCOMES[outcome].exit_code == code), "infrastructure")
 
 
 def of_fault(code: int) -> Outcome:
     """Return the outcome of a job or a run that has failed. code: its exit code."""
-    return next((outcome for outcome in FAULTS if OUTCOMES[outcome].exit_code == code), "infrastructure")
+    return of_exit_code(code, FAULTS)
 
 
 def label(outcome: Outcome) -> str:

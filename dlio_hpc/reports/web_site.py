@@ -14,7 +14,7 @@ from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.counted_progress import CountedProgress
-from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, classified, of_system
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, InvalidRun, classified, of_system
 from dlio_hpc.files import archive, atomic_file, rundir
 from dlio_hpc.records import job_outcome, outcomes, study_outcome
 from dlio_hpc.reports import dashboard, examined_runs, html_page, job_page, judged_study, study_report
@@ -39,11 +39,7 @@ class SiteMade(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the most severe reason why a page was not made; 0 if all pages were made. A bug is the most
-        severe reason.
-        """
-        if Unexpected.exit_code in self.exit_codes:
-            return Unexpected.exit_code
+        """Exit code of the most severe reason why a page was not made; 0 if all pages were made."""
         worst = outcomes.worst(map(outcomes.of_exit_code, self.exit_codes))
         return 0 if worst is None else outcomes.OUTCOMES[worst].exit_code
 

@@ -264,8 +264,8 @@ def _not_comparable(case: _Case) -> Verdict | None:
     """
     group = case.group
     if (bad := group.faulty) is not None:
-        names_run = (bad.fault or "").startswith(bad.run)
-        return case.verdict(of_fault(bad.exit_code), f"{bad.fault if names_run else f'{bad.run}: {bad.fault}'}")
+        why = str(bad.fault)
+        return case.verdict(of_fault(bad.exit_code), why if why.startswith(bad.run) else f"{bad.run}: {why}")
     if not group.is_of_storage and not case.terms.force:
         return case.verdict("cached", group.storage_words, [*group.advice, "--force compares it nevertheless"])
     if not case.alone:

@@ -210,9 +210,11 @@ def judged(paths: Sequence[Path]) -> Judged:
     jobs: list[JobOutcome] = []
     parts: dict[tuple[str, str], list[JobOutcome]] = {}
     known: dict[tuple[str, str], Study] = {}
+    of_copies: dict[bytes | None, Study | None] = {}  # decoding the copy of a study in each of its jobs takes long
     for job in job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders]):
-        study = study_outcome.held([job])
-        if study is None:
+        if job.study not in of_copies:
+            of_copies[job.study] = study_outcome.held([job])
+        if (study := of_copies[job.study]) is None:
             jobs.append(job)
         else:
             known.setdefault(_identity(study), study)

@@ -840,15 +840,23 @@ for epoch in range(2):
 """
 
 
+def _with_ends(recorder: Recorder, program: str, others: int, workers: int) -> list[ProcessRecording]:
+    """Record a program, and return its processes. All of them must have ended by themselves. others: number of
+    processes that are no workers of loaders.
+    """
+    done = recorder.run(program)
+    assert (done.returncode, done.stderr) == (0, "")
+    processes = recorder.processes()
+    assert [process.has_end for process in processes] == [True] * (others + workers)
+    assert sum("worker" in _kinds(process) for process in processes) == workers
+    return processes
+
+
 @pytest.mark.framework
 def test_persistent_workers_end_by_themselves_and_lose_nothing(recorder: Recorder) -> None:
     """Nothing holds a worker when the program exits, so multiprocessing would kill it."""
     pytest.importorskip("torch")
-    done = recorder.run(_PERSISTENT)
-    assert (done.returncode, done.stderr) == (0, "")
-    processes = recorder.processes()
-    assert [process.has_end for process in processes] == [True] * 3
-    assert sum("worker" in _kinds(process) for process in processes) == 2
+    processes = _with_ends(recorder, _PERSISTENT, 1, 2)
     reads = [event for process in processes for event in process.events if event.kind == "open" and not event.values[1]]
     assert len(reads) == 32
     assert "did not end" not in recorded_run.summary(recorder.recording)
@@ -881,11 +889,7 @@ assert len(list(mine)) == 7
 def test_the_workers_of_another_process_go_on(recorder: Recorder) -> None:
     """A process ends its own workers at its exit, and not those of its parent."""
     pytest.importorskip("torch")
-    done = recorder.run(_OTHER_PROCESSES)
-    assert (done.returncode, done.stderr) == (0, "")
-    processes = recorder.processes()
-    assert [process.has_end for process in processes] == [True] * 5
-    assert sum("worker" in _kinds(process) for process in processes) == 3
+    _with_ends(recorder, _OTHER_PROCESSES, 2, 3)
 
 
 @pytest.mark.framework

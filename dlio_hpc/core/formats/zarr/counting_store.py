@@ -79,13 +79,9 @@ class ChunkLimits:
         return [(offset, size) for offset, size in index if offset != shards.MISSING]
 
 
-# Flags with which a pipe, which has no writer, or a terminal in the place of a chunk can be opened without harm.
-HARMLESS = os.O_NOCTTY | os.O_NONBLOCK
-
-
 def opened_at_once(path: str, flags: int) -> int:
-    """Open a file, and do not wait for a writer if it is a pipe."""
-    return os.open(path, flags | HARMLESS)
+    """Open a file. A pipe, which has no writer, and a terminal in the place of a chunk are opened without harm."""
+    return os.open(path, flags | os.O_NOCTTY | os.O_NONBLOCK)
 
 
 class StoreFiles:

@@ -19,7 +19,7 @@ from dlio_hpc.core.dataset_faults import damaged, unopened, unplanned
 from dlio_hpc.core.files import OpenFile
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.zarr import codecs, folders, shards
-from dlio_hpc.core.formats.zarr.counting_store import HARMLESS
+from dlio_hpc.core.formats.zarr.counting_store import opened_at_once
 from dlio_hpc.core.formats.zarr.expected_array import ExpectedArrays
 from dlio_hpc.core.formats.zarr.kept_stores import KeptStores
 from dlio_hpc.core.io_counters import Tally
@@ -239,7 +239,7 @@ class _Opened:
         started = now()
         try:
             with darshan_fd_gate.opening():
-                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | HARMLESS)
+                descriptor = opened_at_once(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as fault:
             if self._may_lack and isinstance(fault, FileNotFoundError):
                 raise _Missing from fault
