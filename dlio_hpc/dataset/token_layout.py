@@ -44,8 +44,8 @@ class Sequences:
         self.samples = len(index.lengths)
 
     def of(self, within: Numbers) -> SampleMembers:
-        sizes = self._index.lengths[within].astype(np.int64) * self._index.item
-        return member_layout.of_pieces(np.ones(len(within), np.int64), self._index.pointers[within], sizes)
+        sizes = self._index.lengths[within] * np.int64(self._index.item)
+        return SampleMembers(np.ones_like(sizes), self._index.pointers[within], sizes, np.zeros_like(sizes))
 
     def one(self, within: int) -> list[Piece]:
         return [(self._index.pointers.item(within), self._index.lengths.item(within) * self._index.item, 0)]
