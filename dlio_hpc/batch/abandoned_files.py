@@ -106,7 +106,8 @@ def _is_elsewhere(job: job_record.Job) -> bool:
 def _outputs(job: str, plan: Plan) -> Iterator[Debris]:
     """Yield the folders of this user with files that the runs of a job wrote, one for each data directory."""
     for place in sorted({Path(run.outputs) for run in plan.runs if run.workload.writes_outputs}):
-        if place.name == f"outputs-{job}" and _is_mine(place):
+        own, dot, load = place.name.rpartition(".node")  # loads of a mix have a folder each
+        if f"outputs-{job}" in (place.name, own if dot and load else "") and _is_mine(place):
             yield Debris(place, f"files of job {job}, which was killed", job)
 
 

@@ -77,7 +77,8 @@ def _steps(plan: Plan) -> list[ScriptStep]:
     for run in plan.datasets:
         generate = _run(plan, run, otherwise) if run.kind == "generate" else []
         steps += [_layout(plan, run, "before", otherwise), *generate, _layout(plan, run, "after", otherwise)]
-    return [*steps, *(step for run in plan.runs if run.kind != "generate" for step in _run(plan, run, _GO_ON))]
+    launched = [run for run in plan.runs if run.kind != "generate" and run.launch in (None, run.number)]
+    return [*steps, *(step for run in launched for step in _run(plan, run, _GO_ON))]
 
 
 _GO_ON = Shell("status=$?")
@@ -161,6 +162,10 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
     launch = launchers.rank_command(plan, run.darshan)
     step = ScriptStep(name, join([*launch, *core_command(plan, run.number)]), otherwise)
     probe = _probe(plan, run) if cost.is_probed(plan.site, run) else []
+    others = plan.launched_with(run)[1:]
+    if others:
+        together = ", ".join(rundir.run_name(one.number, one.name) for one in others)
+        step = step._replace(notes=(f"The same launch makes {together}",))
     if not run.darshan:
         return [*probe, step]
     folder = quote(f"{rundir.RUNS}/{name}/{rundir.DARSHAN}")

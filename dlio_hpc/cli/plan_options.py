@@ -65,6 +65,13 @@ _OPTIONS = (
     option("--weak", is_flag=True, help="With several -N or --ppn, let each rank read the same amount."),
     option("--study", metavar="NAME|FILE", help="Measure the points of a study file, such as fig11."),
     option("--suite", metavar="NAME|FILE", help="Measure a suite (a study file with a verdict), such as nightly."),
+    option("--mix", multiple=True, type=_Lines(), metavar="WORKLOAD=SHARE",
+           help="Run several workloads at the same time, each on a share of the ranks, and measure how much they slow "
+                "each other down; repeat the option for each of them."),
+    option("--mix-until", metavar="first|last|TIME", default="last", show_default=True,
+           help="End of such a run: when the first or the last workload ends, or after a time such as 60s. Until then, "
+                "workloads that end start again."),
+    option("--mix-pairs", is_flag=True, help="Measure each pair of workloads, too."),
     option("--full", is_flag=True,
            help="Use the sizes for a large machine in the study file. Default for suites on batch systems."),
     option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random order of runs. Default: random."),

@@ -47,33 +47,39 @@ def main(arguments: list[str] | None = None) -> None:
 
         node_leftovers.mark()
 
-        from dlio_hpc.core import clock
+        from dlio_hpc.core import clock, environment, neighbours
         from dlio_hpc.core import run as core
 
         comm = MPI.COMM_WORLD
     directory = options.plan.resolve().parent
-    folder: Path | None = None
-    outputs: str | None = None
+    folders: list[Path] = []
+    own: Path | None = None
+    outputs: list[str] = []
     try:
         plan, run, plan_sha256 = core.load(options.plan, options.run)
-        folder = rundir.run_directory(directory, run.number, run.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        outputs = run.outputs
+        folders = [rundir.run_directory(directory, one.number, one.name) for one in plan.launched_with(run)]
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        outputs = [one.outputs for one in plan.launched_with(run)]
         if comm.rank == 0:
-            (folder / rundir.ERROR).unlink(missing_ok=True)
+            for folder in folders:
+                (folder / rundir.ERROR).unlink(missing_ok=True)
         clock.assemble(comm)
         if options.packages:
             from dlio_hpc.core import package_check
 
             package_check.require(comm, plan.packages, plan.nodes)
         elif options.probe:
-            core.probe(comm, folder, plan, run)
+            core.probe(comm, folders[0], plan, run)
         else:
-            core.execute(comm, directory, plan, run, plan_sha256)
+            environment.write(comm, directory)
+            seat = neighbours.seat(comm, plan, run)
+            if seat.run is not None:
+                own = rundir.run_directory(directory, seat.run.number, seat.run.name)
+                core.execute(seat.comm, directory, seat.plan, seat.run, plan_sha256, seat.neighbours)
         clock.assemble(comm)  # rank 0 is still merging and writing
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
-        is_kept = isinstance(fault, core.ResultKept)
-        if _report(comm.rank, None if is_kept else folder, fault) and outputs is not None:
+        if _report(comm.rank, core.concerned(fault, folders, own), fault):
             _remove(outputs)
         comm.Abort(classified(fault).exit_code)
 
@@ -87,33 +93,35 @@ def _clear() -> None:
     filesystem.answered(partial(node_leftovers.clear, temporary=temporary), _CLEARING_S)
 
 
-def _remove(outputs: str) -> None:
-    """Remove the folder of the outputs. Only the rank that failed first calls this function, and only after it has
-    reported its failure. Other ranks may then fail because files in this folder are missing, but they do not report
+def _remove(outputs: list[str]) -> None:
+    """Remove the folders of the outputs. Only the rank that failed first calls this function, and only after it has
+    reported its failure. Other ranks may then fail because files in these folders are missing, but they do not report
     that.
     """
-    removal = threading.Thread(target=run_outputs.discard, args=(outputs,), daemon=True)
+    removal = threading.Thread(target=lambda: list(map(run_outputs.discard, outputs)), daemon=True)
     removal.start()
     removal.join(_REMOVAL_S)
 
 
-def _report(rank: int, folder: Path | None, fault: Exception) -> bool:
-    """Report the failure of this rank: write error.json to `folder`, and print a line to stderr (job.err). folder: the
-    folder of the run; None to write no file. Only the first rank that fails reports. A rank that fails later only
-    waits, because the first failure is usually the cause of its failure. Return whether this rank was the first.
-    error.json shows which rank was the first.
+def _report(rank: int, folders: list[Path], fault: Exception) -> bool:
+    """Report the failure of this rank: write error.json to `folders`, and print a line to stderr (job.err). folders:
+    the folders of the runs of the launch; empty to write no file. Only the first rank that fails reports. A rank that
+    fails later only waits, because the first failure is usually the cause of its failure. Return whether this rank was
+    the first. error.json in the first folder shows which rank was the first.
     """
     host = os.uname().nodename
     known = classified(fault)
     kind = kind_of(known.exit_code) if isinstance(fault, DlioError) else type(fault)
     error = RunError(rank, host, kind.__name__, str(known), known.exit_code)
     is_first = False
-    if folder is not None:
+    for folder in folders:
         try:
             with (folder / rundir.ERROR).open("xb") as file:
                 file.write(serialization.encode(error))
             is_first = True
         except FileExistsError:
+            if is_first:
+                continue
             time.sleep(_GRACE_S)
             return False
         except OSError as hindrance:

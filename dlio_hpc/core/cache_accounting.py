@@ -34,12 +34,20 @@ class Arrivals:
     """Counts, for each epoch of a rank, the bytes that came from storage and the pages of files that were in memory.
 
     file_system: file system that is read; None if nothing is read. looks: whether pages are checked. Files on a file
-    system without a page cache are never checked.
+    system without a page cache are never checked. is_shared: whether other loads of a mix read on the same node; the
+    counters of the client then count their bytes, too, and are not used.
     """
 
-    def __init__(self, node: "Intracomm", file_system: FileSystem | None, looks: Callable[[bool], bool]) -> None:
+    def __init__(
+        self,
+        node: "Intracomm",
+        file_system: FileSystem | None,
+        looks: Callable[[bool], bool],
+        is_shared: bool = False,
+    ) -> None:
         self._speaks = node.rank == 0
-        self._count = client_counters.counter(file_system) if file_system and self._speaks else None
+        has_counter = file_system is not None and self._speaks and not is_shared
+        self._count = client_counters.counter(file_system) if file_system and has_counter else None
         self._is_counted = file_system is not None and file_system.kind in storage_proofs.COUNTED
         is_client = file_system is not None and file_system.kind not in storage_proofs.COUNTED
         is_counted = node.bcast(self._count is not None and is_client)
@@ -109,7 +117,7 @@ def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
         is_below_pages = file_system is not None and not storage_proofs.of(file_system.kind).pages
         return says_something and (not counted or is_below_pages or run.workload.brings_neighbours or fits)
 
-    return Arrivals(node, file_system, looks)
+    return Arrivals(node, file_system, looks, run.load is not None and run.load.shares_nodes)
 
 
 def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int) -> list[str]:

@@ -61,11 +61,9 @@ class NodeMemory(NamedTuple):
     physical: int
 
 
-def write(comm: "Intracomm", directory: Path) -> NodeMemory | None:
-    """Collect facts about all nodes, and write environment.json on rank 0. Return the memory of the nodes on rank 0,
-    and None on other ranks.
-    """
-    nodes = {node["host"]: node for node in comm.gather(_node()) or []}
+def write(comm: "Intracomm", directory: Path) -> None:
+    """Collect facts about all nodes, and write environment.json on rank 0."""
+    nodes = _nodes(comm)
     if comm.rank == 0:
         variables = _variables()
         content = {
@@ -76,9 +74,19 @@ def write(comm: "Intracomm", directory: Path) -> NodeMemory | None:
             "variables": variables,
         }
         rundir.write(directory / rundir.ENVIRONMENT, serialization.encode(content))
+
+
+def memory(comm: "Intracomm") -> NodeMemory | None:
+    """Return the memory of the nodes on rank 0, and None on other ranks."""
+    nodes = _nodes(comm)
     if not nodes:
         return None
     return NodeMemory(*(sum(node[name] for node in nodes.values()) for name in ("memory_bytes", "physical_bytes")))
+
+
+def _nodes(comm: "Intracomm") -> dict[str, dict[str, Any]]:
+    """Return the facts about each node by its name, on rank 0; nothing on other ranks."""
+    return {node["host"]: node for node in comm.gather(_node()) or []}
 
 
 def _variables() -> dict[str, str]:

@@ -23,6 +23,7 @@ from dlio_hpc.core.generate import generate
 from dlio_hpc.core.hang_watch import HangWatch
 from dlio_hpc.core.interruptions import StopWatch
 from dlio_hpc.core.live_writer import LiveWriter
+from dlio_hpc.core.neighbours import Neighbours, require_ranks
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.run_file_systems import Mounted, Role
@@ -31,6 +32,7 @@ from dlio_hpc.darshan import setup
 from dlio_hpc.dataset import dataset_folder, planned_bytes
 from dlio_hpc.files import elf_library, filesystem, run_outputs, rundir, safe_folders
 from dlio_hpc.plan import cost
+from dlio_hpc.plan.mix import OVERLAP
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
 from dlio_hpc.results import probe_result
@@ -39,6 +41,7 @@ from dlio_hpc.results.run_result import (
     Disturbance,
     Epoch,
     Generated,
+    MixSummary,
     Result,
     RunError,
     Summary,
@@ -71,15 +74,14 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
     raise ConfigError(f"{path} has no run {number}; its runs are 0 to {len(plan.runs) - 1}")
 
 
-def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str) -> None:
-    """Execute a run on all ranks, and write timeline.h5 and result.json on rank 0. Raise InvalidRun, after the files
-    are written, if the run was not made as planned.
+def execute(
+    comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str, around: Neighbours | None = None
+) -> None:
+    """Execute a run on all ranks of a communicator, and write timeline.h5 and result.json on rank 0. Raise InvalidRun,
+    after the files are written, if the run was not made as planned. plan: the plan with the numbers of nodes and ranks
+    of the run. around: the other loads of a mix; None for a run on all ranks of the job.
     """
-    if comm.size != plan.ranks:
-        raise InfrastructureError(
-            f"the plan is for {plan.ranks} ranks, but MPI started {comm.size}; the launcher and the MPI library of "
-            "mpi4py do not match, or the launcher was given a different number of ranks"
-        )
+    require_ranks(comm, plan)
     folder = rundir.run_directory(directory, run.number, run.name)
     started = units.utc_now(fraction=True)
     if comm.rank == 0:
@@ -91,11 +93,11 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
             (folder / rundir.LIVE).mkdir(parents=True)
     _require_file_system(plan, run)
     _require_preloads(plan)
-    memory = environment.write(comm, directory)
+    memory = environment.memory(comm)
     clock.assemble(comm)
     hosts = comm.allgather(environment.host())
     progress = Progress(rundir.run_name(run.number, run.name), speaks=comm.rank == 0)
-    stop = Stop(comm, directory, plan.ranks_per_node)
+    stop = Stop(comm, directory, plan.ranks_per_node if run.load is None else run.load.job_ranks_per_node, around)
     ask = partial(run_file_systems.mounts, run)  # storage may hang before the watch begins
     mounts = (filesystem.answered(ask, _ANSWER_S) or {}) if comm.rank == 0 else {}
     job = _Job(directory, folder, plan, run, plan_sha256, started, hosts, memory, mounts)
@@ -107,7 +109,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         with watch:
             generated, trained = generate(comm, run, progress, stop), None
     else:
-        generated, trained = None, _train(comm, job, watch, progress, stop)
+        generated, trained = None, _train(comm, job, watch, progress, stop, around)
     if comm.rank:
         return
     result = _result(job, trained, generated, run_file_systems.fields(run, plan.ranks, mounts))
@@ -115,6 +117,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         _write(directory, folder, result, trained.timeline_fault if trained else None)
     finally:  # the removal may take longer than the job has left; after a failure, the rank that reports it removes
         run_outputs.discard(run.outputs)
+        if around is not None:
+            around.wait()
     safe_folders.discard(folder / rundir.LIVE)
     _end(directory, result)
 
@@ -206,6 +210,21 @@ class ResultKept(InfrastructureError):
     """
 
 
+class MadeOtherwise(InvalidRun):
+    """Error that is raised after the result was written, if the run was not made as planned. Other loads of the launch
+    are not affected.
+    """
+
+
+def concerned(fault: Exception, folders: list[Path], own: Path | None) -> list[Path]:
+    """Return the folders of the runs that have no valid result because of an error. folders: folders of all runs of the
+    launch. own: folder of the run of the rank; None if the rank has none yet.
+    """
+    if isinstance(fault, ResultKept):
+        return []
+    return [own] if isinstance(fault, MadeOtherwise) and own is not None else folders
+
+
 def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSError | None) -> None:
     """Write result.json. If the folder of runs is full, keep the result in the spare folder of this node, and raise
     ResultKept. timeline_fault: the reason why timeline.h5 was not written; None if it was.
@@ -259,7 +278,7 @@ def probe(comm: "Intracomm", folder: Path, plan: Plan, run: Run) -> None:
 
 def _end(directory: Path, result: Result) -> None:
     """Write the stop file if time ran out before the end of the run. The stop file tells the job script to stop. Raise
-    InvalidRun if the run was not made as planned.
+    MadeOtherwise if the run was not made as planned.
     """
     summary = result.summary
     if summary is not None and summary.cut_short is not None:
@@ -267,7 +286,7 @@ def _end(directory: Path, result: Result) -> None:
         with about(stop), stop.open("a") as stopped:
             stopped.write(f"{result.run}: stopped, {summary.cut_short}\n")
     if result.faults:
-        raise InvalidRun("; ".join(result.faults))
+        raise MadeOtherwise("; ".join(result.faults))
 
 
 class _Trained(NamedTuple):
@@ -283,7 +302,9 @@ class _Trained(NamedTuple):
     timeline_fault: OSError | None
 
 
-def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, stop: Stop) -> _Trained | None:
+def _train(
+    comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, stop: Stop, neighbours: Neighbours | None
+) -> _Trained | None:
     """Run all steps of a warm-up or measurement, and write timeline.h5 on rank 0. Return the results on rank 0, and
     None on other ranks.
     """
@@ -314,6 +335,11 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
     interrupted = interruptions.of_run(merged, run.steps_per_epoch, all_stops)
     summary = structs.replace(merge.summary(merged, run), interruptions=interrupted)
     summary = structs.replace(summary, cut_short=_cut_short(run, summary) if recording.stopped else None)
+    if neighbours is not None:
+        summary = structs.replace(summary, mix=neighbours.summary(merged.steps, run.workload.reads_samples))
+    ends_early = recording.stopped and stop.ends_with_mix()
+    if ends_early:
+        summary = structs.replace(summary, cut_short=None, steps_planned=summary.steps)
     timeline_fault = None
     try:
         timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
@@ -321,7 +347,9 @@ def _train(comm: "Intracomm", job: _Job, watch: HangWatch, progress: Progress, s
         if fault.errno not in _FULL:
             raise
         timeline_fault = fault
-    faults = _faults(run, summary, comm.size) + _placement_faults(plan, run, [host.name for host in hosts])
+    faults = [] if ends_early or summary.cut_short is not None else _faults(run, summary, comm.size)
+    faults += [] if summary.mix is None else _mix_faults(summary.mix)
+    faults += _placement_faults(plan, run, [host.name for host in hosts])
     return _Trained(
         merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged), timeline_fault
     )
@@ -361,9 +389,10 @@ def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
     """Return the seconds between the end of the job's previous run and the time `started`. Return None for the first
     run, or if the previous run left no valid result.
     """
-    if run.number == 0:
+    first = run.number if run.launch is None else run.launch
+    if first == 0:
         return None
-    before = plan.runs[run.number - 1]
+    before = plan.runs[first - 1]
     path = rundir.run_directory(directory, before.number, before.name) / rundir.RESULT
     try:
         return units.seconds_between(decode(path.read_bytes(), str(path)).ended, started)
@@ -380,13 +409,11 @@ def _facts(run: Run) -> DatasetFacts:
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     """Compare the samples and bytes that a run has read with the plan. Return a list with a message for each
-    difference. The list is empty if time ran out before the end of the run.
+    difference. The run must have made all its steps.
 
     If a library reads the files, or if whole chunks are read, more bytes than planned may be read, but never fewer. For
     TFRecord, the number of additional bytes is limited.
     """
-    if summary.cut_short is not None:
-        return []
     faults = []
     checkpoint, restored = run.workload.checkpoint, summary.restored
     written = summary.checkpoint.count if summary.checkpoint is not None else 0
@@ -412,6 +439,18 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         times = summary.bytes_read / run.bytes
         faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} times the planned {run.bytes} bytes")
     return faults
+
+
+def _mix_faults(mix: MixSummary) -> list[str]:
+    """Return a list with a message if the other loads of a mix ran for too small a part of the run. Otherwise return an
+    empty list.
+    """
+    if mix.overlap >= OVERLAP:
+        return []
+    return [
+        f"the loads ran together for only {100 * mix.overlap:.0f} % of the time of {mix.load}; use --mix-until last, "
+        "more epochs or shorter steps"
+    ]
 
 
 def _cut_short(run: Run, summary: Summary) -> str | None:

@@ -114,7 +114,7 @@ def train(
     loop = _Loop(
         comm,
         workload,
-        Recorder(run, progress),
+        Recorder(run, progress, stop.epochs(run)),
         _checkpoints(comm, run, ranks_on_node),
         AuxiliaryFiles(run, comm.rank, apart),
         Verification(workload, dataset_folder.containers(run.stored)),
@@ -133,7 +133,7 @@ def train(
     try:
         with around:
             begun = meter.read()
-            for epoch in range(workload.train.epochs):
+            for epoch in range(len(loop.record.steps)):
                 order, started = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size), clock.now()
                 if drop_cache:
                     drop_cache(order, first, last)
@@ -141,10 +141,10 @@ def train(
                 arrivals.look(partial(cache_accounting.some_files, run, order, first, last, node.size))
                 before = meter.read()
                 arrivals.begin()
-                clock.barrier(comm)  # no rank reads before the node's counters have been read
+                stop.begin(epoch)  # no rank reads before the node's counters have been read
                 if epoch:  # the wall time begins after the preparation of the first epoch
                     loop.record.prepared(clock.now() - started)
-                stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
+                stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch)) or loop.ends(epoch)
                 loop.end_epoch(epoch, arrivals)
                 loop.record.disturbed(node_activity.between(before, meter.read()))
                 if not stopped:
@@ -227,17 +227,26 @@ class _Loop(NamedTuple):
                 return True
             self.record.step(epoch, row, batch)
             self.verify(epoch, row[SYNCED], batch)
-            if stopped and (epoch, number + 1) != (self.workload.train.epochs - 1, len(rows)):
+            if stopped and (epoch, number + 1) != (len(self.record.steps) - 1, len(rows)):
                 return True
             if self.checkpoints:
                 self.save(epoch, number)
         next(batches, None)  # ends the iteration, which closes the epoch's files
         return False
 
+    def ends(self, epoch: int) -> bool:
+        """Tell the other loads of a mix if this was the last planned epoch. Return whether all loads end now, although
+        this load could start again.
+        """
+        if epoch + 1 == self.workload.train.epochs:
+            self.stop.planned_end()
+        return self.workload.train.epochs <= epoch + 1 < len(self.record.steps) and self.stop.barrier()
+
     def require_a_phase(self) -> None:
         """Raise Incomplete on rank 0 if no phase is complete. The exception ends all ranks."""
         if not self.record.done and self.comm.rank == 0:
-            raise Incomplete("the time limit is near, and no phase is complete; give the job more time, or fewer files")
+            why = "other loads of the mix have ended" if self.stop.ends_with_mix() else "the time limit is near"
+            raise Incomplete(f"{why}, and no phase is complete; give the run more time, or fewer files")
 
     def evaluate(self, epoch: int, passes: EvaluationPasses) -> bool:
         """Run an evaluation pass if one follows this epoch. Return whether time ran out before the last step of the
@@ -300,11 +309,11 @@ class Recorder:
     """Recorder of the steps of a rank. It is called after the end of a step and before the start of the next step.
 
     Another thread may call finished() while a step hangs, and read `phase`, `done` and `steps`. phase: current activity
-    of the rank.
+    of the rank. epochs: largest number of epochs; None: those of the workload.
     """
 
-    def __init__(self, run: Run, progress: Progress) -> None:
-        epochs = run.workload.train.epochs
+    def __init__(self, run: Run, progress: Progress, epochs: int | None = None) -> None:
+        epochs = run.workload.train.epochs if epochs is None else epochs
         self.steps = np.zeros((epochs, run.steps_per_epoch, COLUMNS))
         self._verified = np.zeros((epochs, 2))
         self._verified_of: list[Any] = [row.data for row in self._verified]  # assignments to a memory view are fast
@@ -318,7 +327,7 @@ class Recorder:
         self.phase: Phase = "start"
         self._reads = ReadLog()
         self._counts = Tally()
-        self.done, self._planned = 0, epochs * run.steps_per_epoch
+        self.done, self._planned = 0, run.workload.train.epochs * run.steps_per_epoch
         self._checkpoints: list[tuple[float, float, float, float, Saved | Future[Saved]]] = []
         self.restored = np.empty((0, RESTORED))
         self.stopped = False
@@ -338,8 +347,11 @@ class Recorder:
             # Batches that are still being read were requested at most `ahead` steps ago.
             asked = self._rows()[-max(self._ahead, 1) :]
             self._reads.fold(self._rows(), float(asked[0, STARTED]))
-        if self._progress.is_due(self.done, self._planned):
-            self._progress.show(self.done, self._planned, self._unit, f"epoch {epoch + 1} of {len(self.steps)}")
+        planned = -(-self.done // self._planned) * self._planned  # a load of a mix may start again
+        if self._progress.is_due(self.done, planned):
+            self._progress.show(
+                self.done, planned, self._unit, f"epoch {epoch + 1} of {planned // self.steps.shape[1]}"
+            )
 
     def after_step(self, epoch: int, bookkeeping_s: float, verify_s: float, compared: int) -> None:
         """Record the seconds that the loop spent after a step, and the number of samples that were compared."""

@@ -5,6 +5,7 @@ from msgspec import UNSET, Struct, UnsetType
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.slowdowns import Fairness, Slowdown
 from dlio_hpc.analysis.study.stragglers import Throughput
 from dlio_hpc.documents import jobs, judgements
 from dlio_hpc.documents.jobs import JobDocument, LackedMeasurement
@@ -62,6 +63,7 @@ class MeasurementDocument(Struct, frozen=True):
     rename_per_s: float | None
     unlink_per_s: float | None
     rmdir_per_s: float | None
+    common_samples_per_s: float | None
 
 
 class PointDocument(Struct, frozen=True):
@@ -142,6 +144,10 @@ class StudyDocument(Versioned, frozen=True):
     """Differences between the two file systems; present only in a study that compares two."""
     stragglers: list[SideDocument] | UnsetType = UNSET
     """The two file systems with the throughput of nodes and targets; present only in a study that compares two."""
+    slowdowns: tuple[Slowdown, ...] | UnsetType = UNSET
+    """Effects of the loads of mixes on each other; present only in a study with mixes."""
+    fairness: tuple[Fairness, ...] | UnsetType = UNSET
+    """Fairness among loads with the same workload; present only in a study with mixes."""
     verdict: SuiteVerdictDocument | UnsetType = UNSET
     """Verdict on a suite; present only after `submit --wait` or `wait`, or with --html."""
 
@@ -167,6 +173,8 @@ def of_study(report: StudyReport, verdict: SuiteVerdict | None = None) -> StudyD
         jobs=[jobs.of_job(job) for job in outcome.jobs],
         effects=report.effects if study.is_ab else UNSET,
         stragglers=[SideDocument(*side) for side in report.sides] if study.is_ab else UNSET,
+        slowdowns=report.slowdowns if study.is_mixed else UNSET,
+        fairness=report.fairness if study.is_mixed else UNSET,
         verdict=UNSET if verdict is None else _verdict(verdict),
     )
 

@@ -73,7 +73,8 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
 
 def is_probed(site: Site, run: Run) -> bool:
     """Return whether the ranks read the run's dataset in a plain loop before the run (site.probe)."""
-    return site.probe is not None and run.kind == "measure" and run.workload.dataset.is_stored
+    is_single = run.kind == "measure" and run.load is None
+    return site.probe is not None and is_single and run.workload.dataset.is_stored
 
 
 def probing(site: Site, run: Run) -> float:

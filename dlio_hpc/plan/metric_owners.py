@@ -48,7 +48,7 @@ _READING = Owners("workloads with checkpoint.reads or checkpoint.read_back, such
 _RESTORING = Owners("workloads with checkpoint.reads, such as llama3_8b", _restores)
 # The owners of each metric. Metrics that are not listed are in every run.
 _OWNERS: dict[str, Owners] = {
-    **dict.fromkeys(("samples_per_s", "au", "au_mlperf", "wait_p99_s"), _SAMPLES),
+    **dict.fromkeys(("samples_per_s", "au", "au_mlperf", "wait_p99_s", "common_samples_per_s"), _SAMPLES),
     **dict.fromkeys(("read_MBps", "io_time_s", "read_p99_s", "opens_per_s", "open_p99_s", "metadata_fraction"), _FILES),
     **dict.fromkeys(("checkpoint_write_MBps", "checkpoint_safe_s"), _SAVING),
     "checkpoint_read_MBps": _READING,

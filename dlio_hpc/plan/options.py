@@ -15,12 +15,20 @@ class Options(Struct, frozen=True, kw_only=True):
 
     workload: str | None = None
     """Name of a shipped workload, or path of its YAML file. The name of a shipped suite selects that suite. Exactly one
-    of the fields workload, study and suite is set.
+    of the fields workload, study, suite and mix is set.
     """
     study: str | None = None
     """Name of a shipped study, or path of a YAML file."""
     suite: str | None = None
     """Name of a shipped suite, or path of a YAML file. A suite is a study with a verdict."""
+    mix: tuple[str, ...] = ()
+    """Loads that run at the same time, each in the form WORKLOAD=SHARE with its share of the ranks. They replace
+    `workload`.
+    """
+    mix_until: str = "last"
+    """End of a run with several loads: first, last, or a time such as 60s; see MixKeys."""
+    mix_pairs: bool = False
+    """Also measure each pair of loads."""
     full: bool = False
     """Use the full values of a study file instead of its smaller values for laptops."""
     site: str | None = None

@@ -2,6 +2,7 @@
 job has.
 """
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.site import check_options
 from dlio_hpc.dataset import fingerprints
 from dlio_hpc.plan import cost, night_chain, notes, packages, plan, run_plan
+from dlio_hpc.plan.mix import LaunchScale
 from dlio_hpc.plan.plan import Kind, Plan, Run
 from dlio_hpc.plan.study import JobRequest, PartRequest, Point, Study
 from dlio_hpc.plan.study import make as make_study
@@ -37,7 +39,8 @@ _SHORT = 1e-2
 def order(study: Study) -> list[Unit]:
     """Return all measurements of the study in the order in which they run. Return an empty list if the study only
     generates datasets. Each round measures all points once, in an order that depends on the seed, so that drift affects
-    all points alike. If two file systems are compared, the two points of a pair are measured one after the other.
+    all points alike. If two file systems are compared, the two points of a pair are measured one after the other. The
+    points that are measured in one launch follow each other.
     """
     if study.generate == "only":
         return []
@@ -46,14 +49,21 @@ def order(study: Study) -> list[Unit]:
 
     import random
 
-    width = 2 if study.is_ab else 1
     rounds: list[Unit] = []
     for repeat in range(study.repeat):
-        groups = [range(first, first + width) for first in range(0, len(study.points), width)]
-        random.Random(f"{study.seed}-{repeat}").shuffle(groups)
-        way = -1 if repeat % 2 else 1  # pairs alternate A, B and B, A: drift affects both alike
-        rounds += [Unit(point, repeat) for group in groups for point in group[::way]]
+        shuffled = random.Random(f"{study.seed}-{repeat}")
+        blocks = study.blocks if not study.is_ab else [[pair] for pair in _pairs(study)]
+        shuffled.shuffle(blocks)
+        way = -1 if repeat % 2 and study.is_ab else 1  # pairs alternate A, B and B, A: drift affects both alike
+        for block in blocks:
+            shuffled.shuffle(block)
+            rounds += [Unit(point, repeat) for group in block for point in group[::way]]
     return rounds
+
+
+def _pairs(study: Study) -> list[tuple[int, ...]]:
+    """Return the numbers of the two points of each pair of a study that compares two file systems."""
+    return [(first, first + 1) for first in range(0, len(study.points), 2)]
 
 
 def plans(
@@ -66,7 +76,7 @@ def plans(
     time (UTC) at which each night begins, empty if it begins immediately; None for the nights of a new study.
     """
     _check(study)
-    wanted = order(study) if wanted is None else list(wanted)
+    wanted = order(study) if wanted is None else _whole_launches(study, wanted)
     is_generated = any(point.workload.dataset.is_generated for point in study.points)
     if study.generate == "only":
         if not is_generated:
@@ -141,11 +151,26 @@ def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
     """Divide the measurements into lists, one for each combination of nodes and ranks per node. The lists are in the
     order in which these combinations appear in the study's points.
     """
-    scales: dict[tuple[int, int], list[Unit]] = {(point.nodes, point.ranks_per_node): [] for point in study.points}
+    scales: dict[LaunchScale, list[Unit]] = {point.launched: [] for point in study.points}
     for unit in wanted:
-        point = study.points[unit.point]
-        scales[point.nodes, point.ranks_per_node].append(unit)
+        scales[study.points[unit.point].launched].append(unit)
     return [group for group in scales.values() if group]
+
+
+def _whole_launches(study: Study, wanted: Iterable[Unit]) -> list[Unit]:
+    """Return these measurements, and the others of their launches."""
+    launch_of = {point: launch for launch in study.launches for point in launch}
+    whole = (Unit(point, unit.repeat) for unit in wanted for point in launch_of[unit.point])
+    return list(dict.fromkeys(whole))
+
+
+def _blocks(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
+    """Divide the measurements into lists, one for each repeat of a block of launches."""
+    block_of = {point: number for number, block in enumerate(study.blocks) for launch in block for point in launch}
+    groups: dict[tuple[int, int], list[Unit]] = {}
+    for unit in wanted:
+        groups.setdefault((block_of[unit.point], unit.repeat), []).append(unit)
+    return list(groups.values())
 
 
 class _Expected(NamedTuple):
@@ -174,16 +199,19 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
     expected = {number: _expected(study, number) for number in {unit.point for unit in wanted}}
     group: list[Unit] = []
     used, here = 0.0, set[str]()
-    for unit in wanted:
-        more = _more(expected[unit.point], here, written)
+    launch_of = {point: launch for launch in study.launches for point in launch}
+    for block in _blocks(study, wanted):
+        points = [expected[unit.point] for unit in block]
+        launches = {launch_of[unit.point]: [expected[point] for point in launch_of[unit.point]] for unit in block}
+        more = _more(list(launches.values()), here, written)
         if group and used + more > room:
             yield group
             group, used, here = [], 0.0, set()
-            more = _more(expected[unit.point], here, written)
-        group.append(unit)
+            more = _more(list(launches.values()), here, written)
+        group += block
         used += more
-        here.add(expected[unit.point].dataset)
-        written.add(expected[unit.point].dataset)
+        here |= {point.dataset for point in points}
+        written |= {point.dataset for point in points}
     yield group
 
 
@@ -197,14 +225,15 @@ def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
     return max(1.0, ratios[len(ratios) // 2]) if ratios else 1.0
 
 
-def _more(point: _Expected, used: set[str], written: set[str]) -> float:
-    """Return the seconds that a measurement of the point adds to a job. used: folders of datasets that the job already
-    uses. written: folders of datasets that this job or earlier jobs generate. For these, only the time to find the
-    dataset is counted, not the time to generate it.
+def _more(launches: Sequence[Sequence[_Expected]], used: set[str], written: set[str]) -> float:
+    """Return the seconds that launches add to a job. launches: for each launch, the points that are measured at the
+    same time. used: folders of datasets that the job already uses. written: folders of datasets that this job or
+    earlier jobs generate. For these, only the time to find the dataset is counted, not the time to generate it.
     """
-    if point.dataset in used:
-        return point.measure
-    return (point.find if point.dataset in written else point.generate) + point.warm_up + point.measure
+    new = {point.dataset: point for launch in launches for point in launch if point.dataset not in used}
+    generating = sum(point.find if name in written else point.generate for name, point in new.items())
+    warming = sum(point.warm_up for point in new.values())
+    return generating + warming + sum(max(point.measure for point in launch) for launch in launches)
 
 
 def _expected(study: Study, number: int) -> _Expected:
@@ -227,7 +256,7 @@ _BOTH: tuple[Kind, Kind] = ("generate", "measure")
 
 def _generating(study: Study, job: str) -> Plan:
     """Return a job that generates all datasets and measures nothing, on the largest number of ranks in the study."""
-    largest = max(study.points, key=lambda point: point.ranks)
+    largest = max(study.points, key=lambda point: math.prod(point.launched))
     return _plan(study, job, largest, _runs(study, _distinct(study.points, True), "generate", job))
 
 
@@ -290,14 +319,14 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
         archive=study.archive,
         data=study.data,
         site=study.site,
-        nodes=scale.nodes,
-        ranks_per_node=scale.ranks_per_node,
+        nodes=scale.launched.nodes,
+        ranks_per_node=scale.launched.ranks_per_node,
         walltime=study.walltime,
         account=study.account,
         queue=study.queue,
         job_options=study.job_options,
         notes=tuple(notes.of_study(study, points)),
-        runs=tuple(structs.replace(run, number=number) for number, run in enumerate(listed)),
+        runs=tuple(_launched(study, listed)),
         is_link=bool(numbers),
         packages=_packages(study, listed),
         nights=study.nights,
@@ -308,6 +337,17 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
     except UnicodeEncodeError as fault:
         raise ConfigError(f"{fault.object!r} is not valid UTF-8; rename it") from fault
     return structs.replace(made, notes=(*made.notes, *notes.of_plan(made)))
+
+
+def _launched(study: Study, listed: Sequence[Run]) -> Iterator[Run]:
+    """Yield the runs with their numbers, and with the launch of those that are loads of a mix."""
+    launch_of = {point: number for number, launch in enumerate(study.launches) for point in launch}
+    first: dict[tuple[int, int], int] = {}
+    for number, run in enumerate(listed):
+        launch = None
+        if run.load is not None:
+            launch = number if run.point is None else first.setdefault((launch_of[run.point], run.repeat), number)
+        yield structs.replace(run, number=number, launch=launch)
 
 
 def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.dataset import dataset_folder
 from dlio_hpc.dataset.dataset_folder import StoredDataset
 from dlio_hpc.files import url
+from dlio_hpc.plan.mix import Load
 
 Generate = Literal["auto", "separate", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
@@ -33,7 +34,8 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     with the libdarshan of the site. tf_profile: whether TensorFlow's profiler runs on the first ranks. layout: Lustre
     layout of the dataset's files. point: number of the study's point that the run measures; None for other runs.
     repeat: number of earlier measurements of the point. evaluation: evaluation passes of the run, as a run of their own
-    whose epochs are the passes; None without passes.
+    whose epochs are the passes; None without passes. load: place of the run in a launch of several loads; None for a
+    run on all ranks. launch: number of the first run of this launch.
     """
 
     number: int
@@ -52,6 +54,8 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     point: int | None = None
     repeat: int = 0
     evaluation: "Run | None" = None
+    load: Load | None = None
+    launch: int | None = None
 
     @property
     def stored(self) -> StoredDataset:
@@ -110,6 +114,10 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
+
+    def launched_with(self, run: Run) -> tuple[Run, ...]:
+        """Return the runs of the launch of a run, in their order."""
+        return (run,) if run.launch is None else tuple(one for one in self.runs if one.launch == run.launch)
 
     @property
     def datasets(self) -> tuple[Run, ...]:

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import hydra_settings
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import filesystem
-from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, sweep
+from dlio_hpc.plan import cost, mix, packing, plan, site_limits, study, study_file, sweep
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.plan import Plan
 
@@ -268,8 +269,9 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     if path is None:
         if options.full:
             raise ConfigError("--full needs --study or --suite")
-        parts, about = [_asked(options, machine, of_workload, folders)], study.About()
-        repeat, warmup, name = _PAIRS if folders else 1, 0, parts[0].workload.name
+        parts, about = _of_options(options, machine, of_workload, folders)
+        repeat, warmup = _PAIRS if folders or options.mix else 1, 0
+        name = "-".join(dict.fromkeys(part.workload.name for part in parts))
     else:
         file = study_file.load(str(path))
         if options.suite is not None and file.verdict is None:
@@ -281,7 +283,7 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
             parts = _parts(file, path, options, machine, of_workload, folders)
         keys = {override.partition("=")[0] for override in of_workload}
         warmup_set = {key: value for key, value in file.warmup_set.items() if key not in keys}
-        about = study.About(file.description, file.verdict, warmup_set)
+        about = study.About(file.description, file.verdict, warmup_set, file.mixes)
         repeat, warmup, name = file.repeat, file.warmup, file.name
     for part in parts:
         _check_fixed(part.axes, options.overrides)
@@ -320,9 +322,14 @@ def _file(options: Options) -> Path | None:
     measured.
     """
     given = [name for name in (options.workload, options.study, options.suite) if name is not None]
+    given += [f"--mix {options.mix[0]}"] if options.mix else []
     if len(given) != 1:
         names = " and ".join(given) or "nothing to measure"
-        raise ConfigError(f"{names}: give a WORKLOAD, or --study NAME, or --suite NAME")
+        raise ConfigError(f"{names}: give a WORKLOAD, or --study NAME, or --suite NAME, or --mix A=0.5 --mix B=0.5")
+    if not options.mix and (options.mix_pairs or options.mix_until != "last"):
+        raise ConfigError("--mix-pairs and --mix-until need loads: give --mix; a study file sets `mixes`")
+    if options.mix:
+        return None
     if options.study is not None:
         return shipped.find(shipped.STUDIES, options.study)
     if options.suite is not None:
@@ -399,6 +406,42 @@ def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, 
     """Return two tuples: the overrides of the site, without their prefix "site.", and the overrides of the workload."""
     of_site = tuple(text.removeprefix(_SITE) for text in overrides if text.startswith(_SITE))
     return of_site, tuple(text for text in overrides if not text.startswith(_SITE))
+
+
+# Name of the mix of the option --mix.
+_MIX = "mix"
+
+
+def _of_options(
+    options: Options, machine: site.Site, overrides: tuple[str, ...], folders: tuple[str, ...]
+) -> tuple[list[study.PartRequest], study.About]:
+    """Return the parts of a study without a file: one for the workload, or one for each load of --mix."""
+    if not options.mix:
+        return [_asked(options, machine, overrides, folders)], study.About()
+    parts: dict[str, study.PartRequest] = {}
+    for text in options.mix:
+        name, share = _load_of(text)
+        asked = _asked(structs.replace(options, workload=name), machine, overrides, folders)
+        same = [other for other in parts.values() if other.workload.name == asked.workload.name]
+        part = f"{asked.workload.name}-{len(same) + 1}" if same else asked.workload.name
+        parts[part] = structs.replace(asked, name=part, mix=_MIX, share=share)
+    until = {"until": options.mix_until}
+    if options.mix_until not in typing.get_args(mix.Until):
+        until = {"until": "time", "time": options.mix_until}
+    keys = serialization.convert({**until, "pairs": options.mix_pairs}, mix.MixKeys, "--mix-until")
+    return list(parts.values()), study.About(mixes=keys)
+
+
+def _load_of(text: str) -> tuple[str, float]:
+    """Return the workload and the share of the ranks in a value of --mix."""
+    name, equals, share = text.rpartition("=")
+    try:
+        value = float(share.removesuffix("%")) / (100 if share.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not equals or not name or not 0 < value <= 1:
+        raise ConfigError(f"--mix {text}: write WORKLOAD=SHARE with a share of the ranks, such as cosmoflow=0.5 or 50%")
+    return name, value
 
 
 def _asked(

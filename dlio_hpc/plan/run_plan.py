@@ -44,7 +44,7 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
         workload=workload,
         dataset=folder if is_existing else os.path.join(folder, fingerprints.folder_name(dataset, layout)),
         fingerprint=fingerprints.of(dataset, layout),
-        outputs=os.path.join(study.runs if is_existing else folder, f"outputs-{job}"),
+        outputs=os.path.join(study.runs if is_existing else folder, f"outputs-{job}{_of_load(point)}"),
         steps_per_epoch=0 if generates else steps,
         samples=samples,
         bytes=size if generates else planned_bytes.planned(workload, ranks, samples),
@@ -52,7 +52,13 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
         tf_profile=study.tf_profile and not generates,
         layout=layout,
         evaluation=None if generates else _evaluation(study, point, kind, name, job),
+        load=None if generates else point.load,
     )
+
+
+def _of_load(point: Point) -> str:
+    """Return the end of the name of the folder of outputs. Loads that run at the same time have a folder each."""
+    return "" if point.load is None else f".node{point.load.first_node}-rank{point.load.first_rank}"
 
 
 def of_evaluation(point: Point) -> Point | None:
@@ -230,6 +236,8 @@ def watched(study: Study, point: Point) -> tuple[bool, str | None]:
         )
     if study.darshan is False or site.darshan is None:
         return False, None
+    if point.load is not None:
+        return False, "Darshan is disabled: one log would contain the requests of all loads of a mix"
     if (hidden := darshan_needs.hidden(site, point.workload, point.ranks)) is not None:
         why, remedy = hidden
         if study.darshan:

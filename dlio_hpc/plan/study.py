@@ -21,7 +21,8 @@ from dlio_hpc.config.site import resolved as resolved_site
 from dlio_hpc.config.workload import Draft, Workload, notes_on_section
 from dlio_hpc.dataset import rank_shares
 from dlio_hpc.dataset.resizing import resized
-from dlio_hpc.plan import metric_owners, plan, sweep
+from dlio_hpc.plan import metric_owners, mix, plan, sweep
+from dlio_hpc.plan.mix import Load, MixKeys
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.results import metrics
@@ -68,11 +69,14 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file, without its parts. warmup_set: values of workload keys in warm-up runs only."""
+    """Contents of a study file, without its parts. warmup_set: values of workload keys in warm-up runs only. mixes:
+    rules of all mixes.
+    """
 
     description: str = ""
     verdict: Judging | None = None
     warmup_set: dict[str, Any] = {}
+    mixes: MixKeys = MixKeys()
 
 
 class Part(Struct, frozen=True):
@@ -100,14 +104,22 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """Axes of the varied keys. The axis of two compared file systems is left out, because it is not a key."""
-        return tuple(axis for axis in self.axes if not axis.is_data)
+        """Axes of the varied keys. The axes of two compared file systems and of the loads of a mix are left out,
+        because they are not keys.
+        """
+        return tuple(axis for axis in self.axes if not axis.is_data and not axis.is_mix)
+
+    @property
+    def is_load(self) -> bool:
+        """True if the part is a load of a mix. Its reference is the load without other loads."""
+        return any(axis.is_mix for axis in self.axes)
 
 
 class Point(Struct, frozen=True):
     """A configuration that is measured several times (Study.repeat). places: for each varied key, the index of the
-    point's value on the axis of the key. layout: Lustre layout of the dataset's files. data: folder that holds the
-    dataset; None: the data directory of the study.
+    point's value on the axis of the key. nodes, ranks_per_node: those of the load if the point is a load of a mix.
+    layout: Lustre layout of the dataset's files. data: folder that holds the dataset; None: the data directory of the
+    study. load: place of the load in its mix, and the other loads that run at the same time; None without a mix.
     """
 
     number: int
@@ -118,10 +130,18 @@ class Point(Struct, frozen=True):
     workload: Workload
     layout: Layout | None
     data: str | None = None
+    load: Load | None = None
 
     @property
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
+
+    @property
+    def launched(self) -> mix.LaunchScale:
+        """Numbers of nodes and ranks of a launch that measures the point."""
+        if self.load is None:
+            return mix.LaunchScale(self.nodes, self.ranks_per_node)
+        return mix.LaunchScale(self.load.job_nodes, self.load.job_ranks_per_node)
 
     def labels(self, axes: Iterable[Axis]) -> dict[str, str]:
         """Return the values of the point on these axes as text, by key."""
@@ -176,6 +196,31 @@ class Study(Struct, frozen=True):
         return any(axis.is_data for part in self.parts for axis in part.axes)
 
     @property
+    def is_mixed(self) -> bool:
+        """True if loads are measured alone and together with others."""
+        return any(part.is_load for part in self.parts)
+
+    @property
+    def launches(self) -> list[tuple[int, ...]]:
+        """Numbers of the points that are measured at the same time, for each launch of a repeat."""
+        launches: dict[object, list[int]] = {}
+        for point in self.points:
+            key = point.number if point.load is None else (point.load.mix, point.load.together)
+            launches.setdefault(key, []).append(point.number)
+        return [tuple(points) for points in launches.values()]
+
+    @property
+    def blocks(self) -> list[list[tuple[int, ...]]]:
+        """Launches that must be made one after the other, in one job, because they are compared in pairs: those of a
+        mix. Other launches are blocks of their own.
+        """
+        blocks: dict[object, list[tuple[int, ...]]] = {}
+        for launch in self.launches:
+            load = self.points[launch[0]].load
+            blocks.setdefault(launch if load is None else load.mix, []).append(launch)
+        return list(blocks.values())
+
+    @property
     def is_plain(self) -> bool:
         """True if the study has a single point, a single night and no verdict. A single job then measures everything,
         and there is no study.json.
@@ -220,7 +265,8 @@ class Study(Struct, frozen=True):
 class PartRequest(Struct, frozen=True):
     """Request for a part of a study. site: site profile; the part may vary its Lustre layout. nodes, ranks_per_node:
     the part measures scaling if either has several values. folders: one folder on each of the two file systems to be
-    compared; empty if no file systems are compared.
+    compared; empty if no file systems are compared. mix: name of the mix whose load the part is; empty without one.
+    share: share of the ranks that the load has. data: folder of the load's dataset; None: the data directory.
     """
 
     workload: Draft
@@ -235,6 +281,9 @@ class PartRequest(Struct, frozen=True):
     name: str = ""
     title: str = ""
     folders: tuple[str, ...] = ()
+    mix: str = ""
+    share: float = 1.0
+    data: str | None = None
 
 
 _NO_ABOUT = About()
@@ -257,10 +306,14 @@ def make(
     parts: list[Part] = []
     points: list[Point] = []
     notes = dict.fromkeys(note for part in asked for note in _notes(part, about.warmup_set))
+    loads = _loads(asked, about.mixes)
     for part in asked:
         of_part = list(_points(part, len(points), notes, scan))
+        if part.mix:
+            of_part = list(_in_company(part, of_part[0], loads, about.mixes))
         parts.append(_part(part, of_part, scan))
         points += of_part
+    points = _apart(points, data)
     _refuse_metrics(asked, points, about.verdict)
     repeat = request.repeat * request.nights
     if len(points) * (repeat + request.warmup) > _MOST:
@@ -296,6 +349,93 @@ def make(
         every=request.every,
         criteria=_criteria(about.verdict),
     )
+
+
+def _loads(asked: Sequence[PartRequest], keys: MixKeys) -> dict[str, dict[str, Load]]:
+    """Return the place of each load, by the name of its part, for each mix. Raise ConfigError if a load has an option
+    that a mix does not support.
+    """
+    mixes: dict[str, list[PartRequest]] = {}
+    for part in asked:
+        if part.mix:
+            mixes.setdefault(part.mix, []).append(part)
+    return {name: _places(name, loads, keys) for name, loads in mixes.items()}
+
+
+def _places(name: str, loads: Sequence[PartRequest], keys: MixKeys) -> dict[str, Load]:
+    scales = {scale for load in loads for scale in _scales(load)}
+    for load in loads:
+        if load.axes or load.zipped or load.weak or load.folders:
+            raise ConfigError(
+                f"mix {name}: a mix compares loads that run alone and together; leave out sweeps (-P, --zip), --weak "
+                "and --ab"
+            )
+    if len(scales) > 1:
+        raise ConfigError(
+            f"mix {name}: a mix is measured on one number of nodes and ranks; submit it once for each number"
+        )
+    return mix.placed(name, {load.name: load.share for load in loads}, mix.LaunchScale(*scales.pop()), keys)
+
+
+def _in_company(
+    asked: PartRequest, point: Point, loads: Mapping[str, Mapping[str, Load]], keys: MixKeys
+) -> Iterator[Point]:
+    """Yield the points of a load: alone, and with the other loads of its mix. point: the load on all ranks."""
+    of_mix = loads[asked.mix]
+    _check_load(asked, point.workload, keys)
+    for place, others in enumerate(mix.companies(asked.name, list(of_mix), keys.pairs)):
+        load = structs.replace(of_mix[asked.name], others=others)
+        yield structs.replace(
+            point,
+            number=point.number + place,
+            places={mix.AXIS: place},
+            nodes=load.nodes,
+            ranks_per_node=load.ranks_per_node,
+            data=None if asked.data is None else plan.absolute(Path(os.path.expandvars(asked.data))),
+            load=load,
+        )
+
+
+def _check_load(asked: PartRequest, workload: Workload, keys: MixKeys) -> None:
+    """Raise ConfigError if a workload cannot be a load of a mix."""
+    where = f"mix {asked.mix}, {asked.name}"
+    checkpoint = workload.checkpoint
+    if keys.until != "first" and workload.evaluation is not None:
+        raise ConfigError(f"{where}: evaluation passes cannot start again; set evaluation=null, or until: first")
+    if checkpoint is not None and checkpoint.reads:
+        raise ConfigError(
+            f"{where}: checkpoints are read after the last step, when other loads have stopped; set checkpoint.reads=0"
+        )
+    if workload.reader.access == "collective":
+        raise ConfigError(f"{where}: collective reads are not supported in a mix; set reader.access=independent")
+
+
+def _apart(points: Sequence[Point], data: str) -> list[Point]:
+    """Return the points, with a folder of its own for the dataset of a load that has the same dataset as an earlier
+    load of its mix: each would read what the other has brought into memory.
+    """
+    owners: dict[tuple[str, str | None, bytes], list[str]] = {}
+    placed = []
+    for point in points:
+        load = point.load
+        if load is not None and point.workload.dataset.is_generated:
+            dataset = serialization.encode((point.workload.dataset, point.layout))
+            same = owners.setdefault((load.mix, point.data, dataset), [])
+            if load.name not in same:
+                same.append(load.name)
+            if number := same.index(load.name):
+                folder = os.path.join(point.data or data, f"load-{number + 1}")
+                point = structs.replace(point, data=folder)  # noqa: PLW2901 - the same point, elsewhere
+        placed.append(point)
+    return placed
+
+
+def _companies(points: Sequence[Point]) -> list[Axis]:
+    """Return the axis of the other loads, if the points are those of a load of a mix."""
+    loads = [point.load for point in points if point.load is not None]
+    if not loads:
+        return []
+    return [sweep.companies([load.others for load in loads], [load.label for load in loads])]
 
 
 def _notes(part: PartRequest, warmup_set: Mapping[str, Any]) -> Iterator[str]:
@@ -376,7 +516,7 @@ def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Wo
     return Part(
         asked.name,
         asked.title,
-        (*asked.axes, *([sweep.sides(asked.folders)] if asked.folders else [])),
+        (*asked.axes, *([sweep.sides(asked.folders)] if asked.folders else []), *_companies(points)),
         asked.zipped,
         asked.nodes,
         asked.ranks_per_node or (asked.site.ranks_per_node,),
@@ -391,6 +531,8 @@ def _metric(points: list[Point]) -> MetricName:
     """Return the metric by which points are compared by default. The rate of checkpoints is known only with fsync; a
     workload that only writes checkpoints has no samples/s. A metadata workload has the rates of its phases.
     """
+    if points[0].load is not None and points[0].workload.reads_samples:
+        return "common_samples_per_s"
     phases = [set(point.workload.metadata.order) if point.workload.metadata else set() for point in points]
     if common := set.intersection(*phases):
         return next(iter(metrics.quoted_phases({metrics.of_phase(phase) for phase in common})))

@@ -13,6 +13,7 @@ from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
 from dlio_hpc.plan import sweep
+from dlio_hpc.plan.mix import MixKeys, Share
 from dlio_hpc.plan.study import Judging, PartRequest, Positive, layout_of
 from dlio_hpc.results.metrics import MetricName
 
@@ -66,6 +67,14 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     """Metric that is compared between the points; null: samples_per_s. If the workload only writes checkpoints, null
     means checkpoint_write_MBps, or wall_s without fsync. Example: samples_per_s
     """
+    mix: str = ""
+    """Name of a mix. The parts with this name are its loads: they run at the same time, each on ranks of its own.
+    Example: storm
+    """
+    share: Share = 1.0
+    """Share of the ranks that the load has in its mix. Example: 0.5"""
+    data: str | None = None
+    """Folder for the dataset and the checkpoints of a load; null: the folder of the study. Example: /flash/data"""
     laptop: Shrunk = Shrunk()
     """Values that suit a laptop, used without --full. A suite uses them on the local site only."""
 
@@ -97,6 +106,8 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of the verdict at the end: criteria, and comparison with baselines. A study with a verdict
     is a suite.
     """
+    mixes: MixKeys = MixKeys()
+    """Rules of all mixes of the study."""
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -107,6 +118,8 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     f"warmup_set: {key} cannot differ in warm-ups, which read the same dataset as the measurements"
                 )
         for name, part in self.parts.items():
+            if not part.mix and (part.share != 1 or part.data is not None):
+                raise ValueError(f"parts.{name}: share and data are keys of the loads of a mix; set mix, too")
             if part.workload is None and self.workload is None:
                 raise ValueError(f"parts.{name} has no workload")
             for key in part.laptop.sweep:
@@ -210,6 +223,9 @@ def _asked_of(
         name=name,
         title=part.title,
         folders=changes.folders,
+        mix=part.mix,
+        share=part.share,
+        data=part.data,
     )
 
 

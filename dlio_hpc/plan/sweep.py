@@ -14,6 +14,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.yaml_words import shown
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import SHORT_FORMS, Workload
+from dlio_hpc.plan import mix
 
 # Maximum number of values in a range. A longer range is rejected as a mistake.
 _MOST_VALUES = 10_000
@@ -57,10 +58,22 @@ class Axis(Struct, frozen=True):
         """
         return self.key == _DATA
 
+    @property
+    def is_mix(self) -> bool:
+        """True if the axis varies which other loads run at the same time. The values are then the sets of these
+        loads.
+        """
+        return self.key == mix.AXIS
+
 
 def sides(folders: Sequence[str]) -> Axis:
     """Return the axis of a comparison of file systems. folders: one folder on each file system."""
     return Axis(_DATA, tuple(folders), tuple(folders), None)
+
+
+def companies(listed: Sequence[tuple[str, ...]], labels: Sequence[str]) -> Axis:
+    """Return the axis of the other loads with which a load of a mix is measured. labels: these loads in words."""
+    return Axis(mix.AXIS, tuple(map(list, listed)), tuple(labels), None)
 
 
 def axis(text: str) -> Axis:

@@ -176,12 +176,13 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str | None = None)
     these jobs was planned to make it.
     """
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
+    numbers = range(len(study.points))
     good: dict[Unit, Measured] = {}
     bad: dict[Unit, MissingMeasurement] = {}
     others = 0
     for job in outcomes:
         for run in job.runs:
-            if run.run.point is None:
+            if run.run.point is None or run.run.point not in numbers:  # a warm-up, or a run of a damaged plan
                 continue
             unit = Unit(run.run.point, run.run.repeat)
             why = job_outcome.run_fault(job, run, must_be_laid_out=study.points[unit.point].part in laid_out)

@@ -8,7 +8,7 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import RunOutcome
-from dlio_hpc.reports import ab_rows, banner, job_banner, study_report, study_text
+from dlio_hpc.reports import ab_rows, banner, job_banner, slowdown_rows, study_report, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.results import metrics
@@ -33,8 +33,9 @@ def of_study(report: StudyReport) -> Banner:
         return Banner("good", "The datasets are as planned. The study only generates datasets; it measures nothing.")
     if (unmeasured := _of_writing(report) or _of_storage(report)) is not None:
         return unmeasured
-    uneven = job_banner.of_disturbance(_measured_runs(report))
-    return banner.gravest([*uneven, *_of_sides(report), *_of_parts(study, report)])
+    apart = [run for run in _measured_runs(report) if run.run.load is None or not run.run.load.shares_nodes]
+    uneven = job_banner.of_disturbance(apart)  # on shared nodes, other loads are what a mix measures
+    return banner.gravest([*uneven, *_of_sides(report), *_of_mixes(report), *_of_parts(study, report)])
 
 
 def _of_storage(report: StudyReport) -> Banner | None:
@@ -98,6 +99,21 @@ def _of_sides(report: StudyReport) -> Iterator[Banner]:
         yield _conclusive(text, is_narrow or any(effect.better is not None for effect in report.effects))
 
 
+def _of_mixes(report: StudyReport) -> Iterator[Banner]:
+    """Yield the banner on loads that run at the same time. Yield nothing if the study has no mix."""
+    if not report.outcome.study.is_mixed:
+        return
+    text, judged = slowdown_rows.verdict(report.slowdowns), [one for one in report.slowdowns if one.is_main]
+    if not judged:
+        yield Banner("not measured", text)
+    elif any(one.verdict == "unknown" for one in judged):
+        yield Banner("inconclusive", text)
+    else:
+        is_narrow = all(one.excludes < slowdown_rows.HIDDEN for one in judged)
+        is_conclusive = is_narrow or any(one.verdict == "slower" for one in judged)
+        yield Banner("good" if is_conclusive else "inconclusive", text)
+
+
 def _of_parts(study: Study, report: StudyReport) -> Iterator[Banner]:
     for finding in report.findings:
         name = f"{finding.part}: " if len(study.parts) > 1 else ""
@@ -117,7 +133,7 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
         yield _of_comparison(text, finding.comparisons[-1])
     elif finding.scalings:
         yield from (_of_scaling(" ".join(study_text.scaling(scaling)), scaling) for scaling in finding.scalings)
-    elif not study.is_ab:
+    elif not study.is_ab and not study.part(finding.part).is_load:
         yield from (_of_point(point, finding.metric) for point in finding.points)
 
 

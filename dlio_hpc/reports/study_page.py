@@ -7,7 +7,7 @@ from dlio_hpc.base.units import counted, format_seconds
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.reports import ab_rows, bottleneck, job_rows, study_banner, study_rows, study_text
+from dlio_hpc.reports import ab_rows, bottleneck, job_rows, slowdown_rows, study_banner, study_rows, study_text
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.reports.study_report import StudyReport
@@ -32,6 +32,7 @@ def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequen
         sections=[
             *verdicts,
             *([_ab(report)] if study.is_ab else []),
+            *([_mixes(report)] if study.is_mixed else []),
             *(_part(report, finding) for finding in report.findings),
             *([Section("For the application", [Lines(report.advice)])] if report.advice else []),
             Section("All parts", [Pictures("", lambda: _together(report))], is_detail=True),
@@ -82,6 +83,20 @@ def _ab(report: StudyReport) -> Section:
     blocks += [Table(title, ab_rows.MEMBERS, rows) for side in report.sides for title, rows in ab_rows.members(side)]
     blocks += [Lines(ab_rows.stragglers(report.sides)), Pictures("", lambda: _of_sides(report))]
     return Section("Old against new", blocks)
+
+
+def _mixes(report: StudyReport) -> Section:
+    """Return the section on the loads of mixes: how much they slow each other down."""
+    main = [slowdown_rows.row(one) for one in report.slowdowns if one.is_main]
+    further = [slowdown_rows.further(one) for one in report.slowdowns if not one.is_main]
+    blocks: list[Block] = [
+        Lines([slowdown_rows.verdict(report.slowdowns)], "bold"),
+        Table("", slowdown_rows.HEADER, main, legend=slowdown_rows.LEGEND),
+        Lines(slowdown_rows.remarks(report.slowdowns, report.fairness)),
+        *([Table("Other metrics", slowdown_rows.FURTHER, further)] if further else []),
+        Pictures("", lambda: _of_mixes(report)),
+    ]
+    return Section("Loads at the same time", blocks)
 
 
 def _part(report: StudyReport, finding: Finding) -> Section:
@@ -202,6 +217,12 @@ def _of_sides(report: StudyReport) -> Iterator[Picture]:
     from dlio_hpc.reports.figures import study_plots
 
     return study_plots.of_sides(report)
+
+
+def _of_mixes(report: StudyReport) -> Iterator[Picture]:
+    from dlio_hpc.reports.figures import mix_plots
+
+    return mix_plots.of_study(report)
 
 
 def _of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:

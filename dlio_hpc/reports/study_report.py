@@ -6,10 +6,11 @@ import csv
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dlio_hpc.analysis.study import best_setting, file_system_pairs
+from dlio_hpc.analysis.study import best_setting, file_system_pairs, slowdowns
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.slowdowns import Fairness, Slowdown
 from dlio_hpc.base.errors import DlioError, Incomplete
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
@@ -24,7 +25,7 @@ _COUNTS = ("bytes_read", "storage_bytes_read")
 class StudyReport(NamedTuple):
     """Contents of the report of a study. advice: lines of advice; a line that begins with blanks continues the previous
     line. effects: differences between the two file systems that the study compares. sides: these file systems. Both are
-    empty if the study does not compare file systems.
+    empty if the study does not compare file systems. slowdowns, fairness: effects of the loads of mixes on each other.
     """
 
     outcome: StudyOutcome
@@ -32,6 +33,8 @@ class StudyReport(NamedTuple):
     advice: list[str]
     effects: tuple[PairedEffect, ...] = ()
     sides: tuple[Arm, ...] = ()
+    slowdowns: tuple[Slowdown, ...] = ()
+    fairness: tuple[Fairness, ...] = ()
 
 
 def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport:
@@ -42,8 +45,9 @@ def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport
     findings = best_setting.findings(study, outcome.measured, metric)
     effects = file_system_pairs.effects(study, outcome.measured, metric)
     return StudyReport(
-        outcome, findings, _advice(outcome, findings), effects, ab_stragglers.of_study(study, outcome.jobs)
-    )
+        outcome, findings, _advice(outcome, findings), effects, ab_stragglers.of_study(study, outcome.jobs),
+        slowdowns.of_study(study, outcome.measured), slowdowns.fairness(study, outcome.measured),
+    )  # fmt: skip
 
 
 def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:

@@ -41,7 +41,7 @@ def heading(outcome: StudyOutcome) -> list[str]:
     size = f"{counted(len(study.points), 'point')} x {counted(study.repeat, 'measurement')}{study.in_nights}"
     jobs = counted(len(outcome.jobs), "job")
     more = f", {counted(outcome.others, 'duplicate')} left out" if outcome.others else ""
-    scales = {(point.nodes, point.ranks_per_node) for point in study.points}
+    scales = {point.launched for point in study.points}
     scale = ""
     if len(scales) == 1:
         ((nodes, ranks),) = scales

@@ -17,7 +17,7 @@ MetricName = Literal[
     "opens_per_s", "open_p99_s", "metadata_fraction", "slowest_rank_ratio", "checkpoint_write_MBps",
     "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s", "mkdir_per_s", "create_per_s",
     "write_per_s", "stat_per_s", "readdir_per_s", "open_read_close_per_s", "rename_per_s", "unlink_per_s",
-    "rmdir_per_s",
+    "rmdir_per_s", "common_samples_per_s",
 ]  # fmt: skip
 # Metrics of opens and closes of sample files.
 OF_OPENS: frozenset[MetricName] = frozenset({"opens_per_s", "open_p99_s", "metadata_fraction"})
@@ -183,6 +183,12 @@ METRICS: dict[MetricName, Metric] = {
     "rename_per_s": _rate("rename"),
     "unlink_per_s": _rate("unlink"),
     "rmdir_per_s": _rate("rmdir"),
+    "common_samples_per_s": Metric(
+        "samples/s in the common time", "1/s", True,
+        "samples in the time in which all loads of a mix run, after the first step / this time",
+        "timestamps of each step", "the run is not a load of a mix, or reads no samples",
+        lambda summary: None if summary.mix is None else summary.mix.samples_per_s,
+    ),
 }  # fmt: skip
 
 

@@ -289,6 +289,29 @@ class PhaseSummary(Struct, frozen=True):
     """The rank that took longest for its operations, over all repeats."""
 
 
+class MixSummary(Struct, frozen=True):
+    """Facts about a run that is a load of a mix. The common time is the time in which all loads of the launch run: from
+    the latest start of a first step to the earliest end of a last step.
+    """
+
+    load: str
+    """Name of the load."""
+    others: tuple[str, ...]
+    """Names of the other loads that ran at the same time."""
+    began_s: float
+    """Start of the first step, in seconds after the launch began."""
+    ended_s: float
+    """End of the last step, in seconds after the launch began."""
+    common_s: tuple[float, float]
+    """Begin and end of the common time, in seconds after the launch began."""
+    overlap: float
+    """Common time, as a share of the time in which this load ran."""
+    samples_per_s: float | None
+    """Samples/s in the common time without the first step of this load. The samples of a step are spread evenly over
+    its time. null: the run reads no samples, or has no common time after its first step.
+    """
+
+
 class Summary(Struct, frozen=True):
     """Summary of all epochs and ranks of a warm-up or measurement. Fields without a description are metrics;
     results.metrics defines them. Every metric except au_mlperf includes the first step of each epoch. If the workload
@@ -365,6 +388,8 @@ class Summary(Struct, frozen=True):
     metadata_fraction: float | None = None
     cut_short: str | None = None
     """Parts that are incomplete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
+    mix: MixSummary | None = None
+    """Facts about the other loads that ran at the same time; null: the run is not a load of a mix."""
     page_faults: PageFaultsSummary | None = None
     """Page faults while samples were copied from mapped files; null: files were not mapped."""
     overhead_s: float | None = None

@@ -105,6 +105,12 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     the fewest ranks, and among these on the fewest nodes. The value of a job is the median of its runs. The value of
     several jobs is their geometric mean, as in the report of a study. Example: 70%
     """
+    max_slowdown: Ratio | None = None
+    """Maximum slowdown of a load of a mix by the other loads: samples/s, checkpoint bandwidth or operations/s alone,
+    divided by the same together with the other loads. Runs of loads that run alone have no slowdown. Example: 1.5
+    """
+    max_p99_slowdown: Ratio | None = None
+    """Maximum slowdown of the 99th percentile of the read latency of a load of a mix by the other loads. Example: 3"""
     max_spread: units.Share | None = None
     """Maximum spread of five runs. A spread is the difference between the samples/s of the fastest and of the slowest
     run, divided by the median samples/s. The spread of another number of runs is scaled to five runs. The criterion

@@ -34,8 +34,8 @@ class Key(Struct, frozen=True, omit_defaults=True):
     point of the dataset's file system, such as "lustre /scratch". layout: description of the dataset's striping.
     settings: digest of the whole workload. version: first version of dlio-hpc that measures in the same way as the
     version that executed the run. outputs: type and mount point of the file system of the checkpoints and auxiliary
-    files that the run writes; "unknown" if it was not recorded; empty if the run writes none. An empty value is not
-    part of the digest.
+    files that the run writes; "unknown" if it was not recorded; empty if the run writes none. mix: other loads that run
+    at the same time (Load.company); empty if the run is no load of a mix. An empty value is not part of the digest.
     """
 
     site: str
@@ -47,6 +47,7 @@ class Key(Struct, frozen=True, omit_defaults=True):
     settings: str
     version: str
     outputs: str = ""
+    mix: str = ""
 
     @property
     def digest(self) -> str:
@@ -415,7 +416,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:
     """Return the measurement key of a run. The run need not have a result."""
-    plan, planned = outcome.plan, run.run
+    plan, planned, load = outcome.plan, run.run, run.run.load
     layout = next((record for record in outcome.layouts if record.path == planned.dataset), None)
     file_system = _file_system(layout, planned)
     version = plan.version if run.result is None else run.result.versions.get("dlio_hpc", plan.version)
@@ -423,12 +424,13 @@ def key(outcome: JobOutcome, run: RunOutcome) -> Key:
         site=plan.site.name,
         file_system=file_system,
         layout=_layout(layout, planned),
-        nodes=plan.nodes,
-        ranks_per_node=plan.ranks_per_node,
+        nodes=plan.nodes if load is None else load.nodes,
+        ranks_per_node=plan.ranks_per_node if load is None else load.ranks_per_node,
         workload=planned.workload.name,
         settings=settings_digest.of(planned.workload),
         version=comparable_versions.since(version),
         outputs=_outputs(run, file_system),
+        mix="" if load is None else load.company,
     )
 
 
@@ -485,7 +487,7 @@ def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None
 _NAMES = {
     "site": "site", "file_system": "file system", "layout": "layout", "nodes": "nodes",
     "ranks_per_node": "ranks per node", "workload": "workload", "version": "version of dlio-hpc",
-    "outputs": "file system of the checkpoints",
+    "outputs": "file system of the checkpoints", "mix": "other loads",
 }  # fmt: skip
 # YAML keys of a workload that only describe it.
 _ASIDE = {"name", "description", "source"}

@@ -17,9 +17,9 @@ from dlio_hpc.base import serialization
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import counted
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.plan import metric_owners
+from dlio_hpc.plan import metric_owners, mix
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value
+from dlio_hpc.results.metrics import MAINS, METRICS, MetricName, Unit, format_value
 from dlio_hpc.verdict import history_entry, night_intervals, site_spread, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
@@ -27,13 +27,19 @@ from dlio_hpc.verdict.night_intervals import LimitScale
 from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.variation import NightSpread, SampledLevel
 
+# Limits on the slowdown of a load of a mix. For each YAML key: the name and the label of the slowdown, and the metrics
+# from which it is computed. The first one that the runs have is used.
+_SLOWDOWNS: dict[str, tuple[str, str, tuple[MetricName, ...]]] = {
+    "max_slowdown": ("slowdown", "slowdown by other loads", ("common_samples_per_s", *MAINS[1:])),
+    "max_p99_slowdown": ("p99_slowdown", "slowdown of the p99 of a read by other loads", ("read_p99_s",)),
+}
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
 # is a minimum.
 _SPECIAL = {
     "max_spread": ("spread", "spread of samples/s", False),
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
 }
-LIMITS = (*METRIC_LIMITS, *_SPECIAL)
+LIMITS = (*METRIC_LIMITS, *_SPECIAL, *_SLOWDOWNS)
 # The metric from which the value of each limit is computed.
 _METRICS: dict[str, MetricName] = {**METRIC_LIMITS, **dict.fromkeys(_SPECIAL, "samples_per_s")}
 # Number of runs whose range max_spread limits, and the error level of the statement that a range is larger.
@@ -100,6 +106,9 @@ def checks(
             yield _metric(limit(name, key, criterion), group, metric, prior(group.key, metric))
     if criterion.max_spread is not None and "max_spread" not in impossible:
         yield _spread(limit(name, "max_spread", criterion), group)
+    for key in _SLOWDOWNS if mix.alone(group.key.mix) is not None else ():
+        if getattr(criterion, key) is not None:
+            yield _slowdown(limit(name, key, criterion), group, all_groups, prior)
     if criterion.min_scaling_efficiency is not None and "min_scaling_efficiency" not in impossible:
         required = limit(name, "min_scaling_efficiency", criterion)
         if (base := fewest(group, all_groups)) is not None:
@@ -164,7 +173,8 @@ def _unscaled(group: CriterionGroup) -> tuple[str, ...]:
     the result is equal made the same measurement at different scales.
     """
     key = group.key
-    return key.site, key.file_system, key.outputs, key.layout, key.workload, key.settings, key.version, group.data
+    of_place = key.site, key.file_system, key.outputs, key.layout, key.mix, group.data
+    return *of_place, key.workload, key.settings, key.version
 
 
 def limit(name: str, key: str, criterion: Criterion) -> Limit:
@@ -174,6 +184,9 @@ def limit(name: str, key: str, criterion: Criterion) -> Limit:
         metric, label, is_least = special
         all_runs = criterion.all_runs and key == "max_spread"
         return Limit(name, key, title, metric, label, value, "share", is_least, all_runs)
+    if (slowdown := _SLOWDOWNS.get(key)) is not None:
+        metric, label, _ = slowdown
+        return Limit(name, key, title, metric, label, value, "x", False, criterion.all_runs)
     metric = METRIC_LIMITS[key]
     known = METRICS[metric]
     return Limit(name, key, title, metric, known.noun, value, known.unit, known.is_higher_better, criterion.all_runs)
@@ -195,7 +208,29 @@ def _check(
 
 
 def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: NightSpread) -> Check:
-    measured = group.values(metric)
+    return _values(required, group, metric, group.values(metric), prior)
+
+
+def _slowdown(required: Limit, group: CriterionGroup, groups: Sequence[CriterionGroup], prior: NightPrior) -> Check:
+    """Check the slowdown of a load by other loads: each run, compared with the run of the load alone in the same repeat
+    of the same job.
+    """
+    key = structs.replace(group.key, mix=mix.alone(group.key.mix))
+    bases = [other for other in groups if (other.key, other.data) == (key, group.data)]
+    metrics = _SLOWDOWNS[required.key][-1]
+    metric = next((name for name in metrics if group.values(name)), metrics[0])
+    alone = {(run.job, run.run.repeat): value for base in bases for run, value in base.values(metric)}
+    sign = METRICS[metric].sign
+    pairs = [(run, alone.get((run.job, run.run.repeat)), value) for run, value in group.values(metric)]
+    slowdowns = [(run, (base / value) ** sign) for run, base, value in pairs if base and value]
+    return _values(required, group, "slowest_rank_ratio", slowdowns, prior(group.key, metric))
+
+
+def _values(
+    required: Limit, group: CriterionGroup, metric: MetricName, measured: Sequence[tuple[Ran, float]],
+    prior: NightSpread,
+) -> Check:  # fmt: skip
+    """Return the check of a limit on values of runs. metric: metric whose scale the values have."""
     evidence = [_evidence(required, run, value) for run, value in measured]
     if len(measured) < len(group.runs) or not measured:
         lacking = counted(len(group.runs) - len(measured), "run")

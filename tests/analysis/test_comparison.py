@@ -624,8 +624,10 @@ def test_a_measurement_without_samples_is_no_part_of_scaling(tmp_path: Path) -> 
 
 
 def test_settings_with_noise_of_their_own_are_combined_by_it() -> None:
-    def group(setting: str, *ratios_of_pairs: float) -> file_system_pairs._Group:
-        return file_system_pairs._Group(setting, "samples_per_s", [(100.0, 100.0 * ratio) for ratio in ratios_of_pairs])
+    def group(setting: str, *ratios_of_pairs: float) -> file_system_pairs.MeasuredPairs:
+        return file_system_pairs.MeasuredPairs(
+            setting, "samples_per_s", [(100.0, 100.0 * ratio) for ratio in ratios_of_pairs]
+        )
 
     alike = [group("a", 1.1, 1.12, 1.09), group("b", 1.2, 1.22, 1.19)]
     unlike = [alike[0], group("b", 1.2, 1.9, 0.9)]

@@ -80,6 +80,14 @@ def test_seconds_and_samples_of_comparisons_are_those_of_their_epoch(
     assert recording.steps[:, SYNCED].tolist() == [1150, 2251, 3353, 4473, 5581, 6681.5], "no part of a step"
 
 
+def _stop(comm: Any) -> Any:
+    """Return what never stops the ranks."""
+    return SimpleNamespace(
+        barrier=lambda: False, epochs=lambda run: run.workload.train.epochs, begin=lambda _: clock.barrier(comm),
+        planned_end=lambda: None,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("rank", "cores", "load"), [(0, 96, 7.5), (1, 0, 0)])
 def test_the_first_rank_of_a_node_reports_its_activity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, cores: int, load: float
@@ -87,7 +95,7 @@ def test_the_first_rank_of_a_node_reports_its_activity(
     run = _run(tmp_path, ranks=2)
     node: Any = SimpleNamespace(rank=rank, size=2, bcast=lambda value: value)
     comm: Any = SimpleNamespace(rank=rank, size=2, Split_type=lambda _: node)
-    stop: Any = SimpleNamespace(barrier=lambda: False)
+    stop = _stop(comm)
     for wait in ("barrier", "assemble"):
         monkeypatch.setattr(clock, wait, lambda _comm: None)
     monkeypatch.setattr(os, "cpu_count", lambda: 96)
@@ -114,7 +122,7 @@ def test_rank_0_makes_the_folder_of_written_files_before_others_use_it(
 
     node: Any = SimpleNamespace(rank=rank, size=2, bcast=lambda value: value)
     comm: Any = SimpleNamespace(rank=rank, size=2, Split_type=lambda _: node, bcast=lambda value: value)
-    stop: Any = SimpleNamespace(barrier=lambda: False)
+    stop = _stop(comm)
     for wait in ("barrier", "assemble"):
         monkeypatch.setattr(clock, wait, lambda _comm: events.append("waited"))
     monkeypatch.setattr(clock, "longest", lambda _comm, seconds: seconds)

@@ -15,6 +15,7 @@ VALUES: dict[MetricName, float] = {
     "wait_p99_s": 7.0, "read_p99_s": 8.0, "slowest_rank_ratio": 9.0, "checkpoint_write_MBps": 10.0,
     "checkpoint_read_MBps": 11.0, "checkpoint_safe_s": 12.0, "restore_s": 13.0, "restore_gap_s": 14.0,
     "opens_per_s": 15.0, "open_p99_s": 16.0, "metadata_fraction": 0.17,
+    "common_samples_per_s": 18.0,
     **{metrics.of_phase(phase): 20.0 + place for place, phase in enumerate(PHASES)},
 }  # fmt: skip
 
@@ -34,6 +35,7 @@ def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
         opens_per_s=15.0, open_latency_s=SimpleNamespace(**vars(seconds), p99=16.0), metadata_fraction=0.17,
         metadata=[SimpleNamespace(phase=phase, per_s=20.0 + place) for place, phase in enumerate(PHASES)],
         close_latency_s=SimpleNamespace(**vars(seconds), p99=103.0), opens=99, requests=100, steps=101, bytes_read=102,
+        mix=SimpleNamespace(samples_per_s=18.0, overlap=0.9),
     )  # fmt: skip
     assert METRICS[name].value(run) == VALUES[name]
 
@@ -74,7 +76,7 @@ def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None
     higher = {name for name, metric in METRICS.items() if metric.is_higher_better}
     assert higher == {
         "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps", "opens_per_s",
-        *map(metrics.of_phase, PHASES),
+        "common_samples_per_s", *map(metrics.of_phase, PHASES),
     }  # fmt: skip
 
 

@@ -1467,8 +1467,8 @@ def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
     unknown = run("dlio-hpc", "accept", "tune", "--criteria", "strict")
     assert unknown.code == 2
     assert (
-        "give a YAML file or one of: acceptance, checkpointing, metadata, mlperf_storage_v2, mlperf_storage_v3, nightly"
-        in unknown.err
+        "give a YAML file or one of: acceptance, checkpointing, interference, metadata, mlperf_storage_v2, "
+        "mlperf_storage_v3, nightly" in unknown.err
     )
     assert run("dlio-hpc", "accept", "nothing", "--criteria", "mine.yaml").code == 2
 

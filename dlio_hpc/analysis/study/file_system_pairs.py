@@ -63,17 +63,24 @@ def effects(study: Study, measured: Sequence[Measured], metric: MetricName | Non
     if not study.is_ab:
         return ()
     by_unit = {(measurement.point, measurement.repeat): measurement for measurement in measured}
-    groups: list[_Group] = []
+    groups: list[MeasuredPairs] = []
     for a, b in zip(study.points[::2], study.points[1::2], strict=True):
         judged = metric or study.part(a.part).metric
         if pairs := list(_pairs(by_unit, a, b, study.repeat, judged)):
-            groups.append(_Group(_setting(study, a), judged, pairs))
+            groups.append(MeasuredPairs(_setting(study, a), judged, pairs))
+    has_whole = len(groups) > 1 and len({group.metric for group in groups}) == 1
+    risk = (1 - SURE) / (2 if has_whole else 1)
+    listed = compared(groups, risk)
+    return tuple([*listed, _together(groups, _noise(groups), risk)] if has_whole else listed)
+
+
+def compared(groups: "Sequence[MeasuredPairs]", risk: float) -> list[PairedEffect]:
+    """Return the effect for each group of pairs. The intervals are simultaneous. risk: probability that any interval
+    does not contain the true ratio.
+    """
     metrics = {group.metric for group in groups}
     noises = {judged: _noise([group for group in groups if group.metric == judged]) for judged in metrics}
-    has_whole = len(groups) > 1 and len(metrics) == 1
-    risk = (1 - SURE) / (2 if has_whole else 1)
-    listed = [_effect(group, noises[group.metric], risk / len(groups)) for group in groups]
-    return tuple([*listed, _together(groups, noises[groups[0].metric], risk)] if has_whole else listed)
+    return [_effect(group, noises[group.metric], risk / len(groups)) for group in groups]
 
 
 def _setting(study: Study, point: Point) -> str:
@@ -94,7 +101,7 @@ def _pairs(by_unit: Any, a: Point, b: Point, repeats: int, metric: MetricName) -
             yield values[0], values[1]
 
 
-class _Group(NamedTuple):
+class MeasuredPairs(NamedTuple):
     """Pairs of a setting."""
 
     setting: str
@@ -128,7 +135,7 @@ class _Noise(NamedTuple):
     is_shared: bool
 
 
-def _noise(groups: Sequence[_Group]) -> _Noise:
+def _noise(groups: Sequence[MeasuredPairs]) -> _Noise:
     """Return the noise over all settings. Bartlett's statistic, which shows whether the settings have the same noise,
     is compared with simulations, because its approximation by a chi-square distribution is poor for few pairs.
     """
@@ -160,7 +167,7 @@ def _limit(dfs: tuple[int, ...]) -> float:
     return float(np.quantile(_bartlett(free, random.chisquare(free, (_DRAWS, len(free))) / free), 1 - _PLAUSIBLE))
 
 
-def _effect(group: _Group, noise: _Noise, risk: float) -> PairedEffect:
+def _effect(group: MeasuredPairs, noise: _Noise, risk: float) -> PairedEffect:
     """Return the effect for one setting. noise: noise over all settings. risk: probability that the interval does not
     contain the true ratio.
 
@@ -187,7 +194,7 @@ def overall(effects: Sequence[PairedEffect]) -> Sequence[PairedEffect]:
     return effects[-1:] if effects and not effects[-1].setting else effects
 
 
-def _together(groups: Sequence[_Group], noise: _Noise, risk: float) -> PairedEffect:
+def _together(groups: Sequence[MeasuredPairs], noise: _Noise, risk: float) -> PairedEffect:
     """Return the effect over all settings. Each setting has the same weight, whatever its number of pairs."""
     means = np.array([group.logs.mean() for group in groups])
     weights = [1 / len(group.pairs) / len(groups) ** 2 for group in groups]

@@ -1,0 +1,109 @@
+"""Effects of the loads of mixes on each other as sentences and table rows, for the terminal and the HTML page."""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.analysis.study.slowdowns import RELEVANT, Fairness, Slowdown
+from dlio_hpc.base.units import listed
+from dlio_hpc.plan.mix import OVERLAP
+from dlio_hpc.reports import study_rows
+from dlio_hpc.results.metrics import METRICS
+
+HEADER = ("load", "together with", "n", "metric", "alone", "together", "slowdown", "95 % interval", "verdict")
+FURTHER = ("load", "together with", "metric", "alone", "together", "slowdown", "95 % interval")
+LEGEND = (
+    "slowdown: how much worse the metric is together than alone, on the same ranks; mean over n pairs. Intervals are "
+    "simultaneous: with 95 % confidence, all of them contain the true slowdown."
+)
+# Slowdown that a mix must be able to rule out. Ends of intervals above 100 and below 1/100 are not shown.
+HIDDEN, _CUT = 1.25, 100
+
+
+def verdict(slowdowns: Sequence[Slowdown]) -> str:
+    """Return the verdict on the loads: the largest slowdown first, then the others that exceed the noise."""
+    judged = sorted((one for one in slowdowns if one.is_main), key=lambda one: -one.slowdown)
+    if not judged:
+        return "No load has been measured both alone and together with others."
+    slower = [one for one in judged if one.verdict == "slower"]
+    unknown = [one for one in judged if one.verdict == "unknown"]
+    if not slower and not unknown:
+        return _without(judged)
+    sentences = [f"{_sentence(one)}." for one in slower]
+    sentences += [f"{_unknown(one)}." for one in unknown[: 1 if slower else 2]]
+    return " ".join(sentences[:3])
+
+
+def _sentence(one: Slowdown) -> str:
+    """Return the slowdown of a load as a sentence without its full stop."""
+    verb = "slows" if len(one.others) == 1 else "slow"
+    return f"{_joined(one.others)} {verb} {one.load} by {one.slowdown:.3g} x ({interval(one)})"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _without(judged: Sequence[Slowdown]) -> str:
+    """Return a sentence on loads of which none is slowed down: the load that may be slowed down most."""
+    one = max(judged, key=lambda one: one.excludes)
+    what = f"{one.load} with {_joined(one.others)} is {one.slowdown:.3g} x as slow as alone ({interval(one)})"
+    if one.excludes >= HIDDEN:
+        return f"The noise is too large to see a slowdown below {HIDDEN:g} x: {what}; use more repeats or longer runs."
+    return f"No load slows another one by {100 * RELEVANT:.0f} % or more beyond the noise: at most, {what}."
+
+
+def _unknown(one: Slowdown) -> str:
+    what = f"{one.load} with {_joined(one.others)} is {one.slowdown:.3g} x as slow as alone"
+    if one.overlap < OVERLAP:
+        return (
+            f"Unknown whether {_joined(one.others)} slowed {one.load}: they ran together for only "
+            f"{100 * one.overlap:.0f} % of the time of {one.load}; use --mix-until last, or more epochs"
+        )
+    return f"{what}, but one pair does not show the noise; use --repeat 4 or more"
+
+
+def interval(one: Slowdown) -> str:
+    """Return the interval of a slowdown as text."""
+    if one.low is None or one.high is None:
+        return "unknown"
+    return f"{_end(one.low)} to {_end(one.high)}"
+
+
+def _end(value: float) -> str:
+    """Return the end of an interval as text. Ends that only show how little is known are cut."""
+    return "over 100" if value > _CUT else "under 0.01" if value < 1 / _CUT else f"{value:.3g}"
+
+
+def row(one: Slowdown) -> list[str]:
+    """Return the table row for a slowdown (header: HEADER)."""
+    load, others, *rest = further(one)
+    same = "no difference" if one.excludes < HIDDEN else "too noisy"
+    return [load, others, str(one.pairs), *rest, same if one.verdict == "same" else one.verdict]
+
+
+def further(one: Slowdown) -> list[str]:
+    """Return the table row for the slowdown of a further metric (header: FURTHER)."""
+    alone, together = (study_rows.number(value, one.metric) for value in (one.alone, one.together))
+    noun = METRICS[one.metric].noun
+    return [one.load, listed(one.others), noun, alone, together, f"{one.slowdown:.3g} x", interval(one)]
+
+
+def remarks(slowdowns: Sequence[Slowdown], fairness: Sequence[Fairness]) -> list[str]:
+    """Return sentences on the time in which the loads overlapped, and on the fairness among equal loads."""
+    return [*_overlaps(slowdowns), *map(_fairness, fairness)]
+
+
+def _overlaps(slowdowns: Sequence[Slowdown]) -> Iterator[str]:
+    least = min((one.overlap for one in slowdowns if one.is_main), default=None)
+    if least is not None:
+        yield (
+            f"All loads of a launch start at the same time. They ran together for at least {100 * least:.0f} % of "
+            "their time. Samples/s count the common time only, without the first step of a load; other metrics count "
+            "the whole time of a load."
+        )
+
+
+def _fairness(one: Fairness) -> str:
+    return (
+        f"Fairness among {_joined(one.loads)}: {one.index:.3g} (Jain's index of their rates together divided by those "
+        f"alone: 1 is even, {1 / len(one.loads):.2g} is one load only)."
+    )

@@ -1,0 +1,78 @@
+"""Limits on the slowdown of a load by other loads, on entries of the history with made-up rates."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from dlio_hpc.base import units
+from dlio_hpc.verdict import acceptance
+from dlio_hpc.verdict.criteria_file import Criteria, Criterion
+from dlio_hpc.verdict.criterion_result import Check
+from dlio_hpc.verdict.history_entry import Entry, Measurement
+from tests.support.judged import KEY, entry, run
+
+_ALONE, _TOGETHER = "train: alone, of 2 x 8 ranks", "train: with storm, of 2 x 8 ranks"
+
+
+def _job(alone: Sequence[float], together: Sequence[float], metric: str = "common_samples_per_s") -> Entry:
+    """Return a job with a run alone and a run together for each repeat."""
+    runs: list[Measurement] = []
+    for mix, values in ((_ALONE, alone), (_TOGETHER, together)):
+        for repeat, value in enumerate(values):
+            number = len(runs) + 1
+            made = run(number, begins=61.0 * number, metrics={metric: value}, key=structs.replace(KEY, mix=mix))
+            title = "train: mix=alone" if mix == _ALONE else "train: mix=with storm"
+            runs.append(structs.replace(made, repeat=repeat, title=title))
+    return entry(runs)
+
+
+def _checks(job: Entry, **limits: Any) -> list[Check]:
+    criteria = Criteria(name="shared", night_spread=units.Share(0.0), criteria={"mine": Criterion(**limits)})
+    return [check for check in acceptance.judge(criteria, [job]).checks if check.key in limits]
+
+
+def test_each_run_is_compared_with_the_run_alone_in_the_same_repeat() -> None:
+    """The rates drift by a factor of three, the slowdown does not."""
+    levels = (100.0, 200.0, 300.0)
+    job = _job(levels, [level / (2 + 0.01 * number) for number, level in enumerate(levels)])
+    (check,) = _checks(job, max_slowdown=2.5)
+    assert check.outcome == "pass", check.text
+    assert check.value == pytest.approx(2.01, abs=0.001)
+    assert check.value is not None
+    assert check.low is not None
+    assert check.high is not None
+    assert 1.9 < check.low < check.value < check.high < 2.1
+    assert check.group.startswith("train: mix=with storm")
+    assert check.asked == "slowdown by other loads <= 2.5 x"
+    (check,) = _checks(job, max_slowdown=1.5)
+    assert check.outcome == "fail"
+
+
+def test_latencies_are_slowed_down_if_they_grow() -> None:
+    job = _job([0.010, 0.011, 0.009], [0.031, 0.032, 0.028], "read_p99_s")
+    (check,) = _checks(job, max_p99_slowdown=2.0)
+    assert check.outcome == "fail"
+    assert check.value == pytest.approx(3.1)  # the median
+    assert [item.text for item in check.evidence] == ["3.1 x", "2.909 x", "3.111 x"]
+
+
+def test_a_limit_is_inconclusive_within_the_interval_and_for_a_single_pair() -> None:
+    (check,) = _checks(_job([100.0, 100.0, 100.0], [60.0, 50.0, 40.0]), max_slowdown=2.0)
+    assert check.outcome == "inconclusive"
+    (check,) = _checks(_job([100.0], [50.0]), max_slowdown=3.0)
+    assert check.outcome == "inconclusive"
+
+
+def test_a_slowdown_without_its_run_alone_is_not_accepted() -> None:
+    (check,) = _checks(_job([100.0, 100.0], [50.0, 50.0, 50.0]), max_slowdown=3.0)
+    assert check.outcome == "fail"
+    assert "missing in 1 run of 3" in check.text
+
+
+def test_a_limit_applies_to_no_run_without_other_loads() -> None:
+    plain = entry([run(number, begins=61.0 * number) for number in (1, 2, 3)])
+    (check,) = _checks(plain, max_slowdown=3.0)
+    assert check.outcome == "fail"
+    assert "applies to no measured run" in check.text
