@@ -68,6 +68,17 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     """Time of a step. A time alone, such as 20 ms, stands for {mean: 20 ms}. Example: {mean: 20 ms}"""
     mode: Literal["sleep", "spin"] = "sleep"
     """sleep: the rank sleeps and leaves its core to the readers; spin: the rank keeps its core busy."""
+    interval: units.Seconds | None = None
+    """Time from the start of a step to the start of the next one; replaces `time`. Steps start at fixed times, although
+    storage may be slow: after a late step, the next steps follow without a pause until the run has caught up. A run
+    that is late at its end is invalid, because storage did not hold the rate. null: steps take `time`. Example: 50 ms
+    """
+
+    def __post_init__(self) -> None:
+        serialization.refuse(
+            (self.interval is not None and self.interval <= 0, "interval: use a time above 0, such as 50 ms, or null"),
+            (self.interval is not None and self.time.mean > 0, "interval and time exclude each other: set time to 0"),
+        )
 
 
 class Train(Struct, frozen=True, forbid_unknown_fields=True):

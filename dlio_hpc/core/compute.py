@@ -8,8 +8,8 @@ import zlib
 
 import numpy as np
 
-from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.base.units import counted
+from dlio_hpc.base.errors import ConfigError, InvalidRun
+from dlio_hpc.base.units import counted, format_seconds
 from dlio_hpc.config.workload import ComputeTime, Workload
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.distributions import Floats
@@ -17,6 +17,8 @@ from dlio_hpc.core.distributions import Floats
 # The timer slack makes sleeps end late. The last part of the time is therefore spent in sleeps of zero length, which
 # yield to other threads.
 _TAIL_S = 300e-6
+# Delay of a step at a fixed time from which on the run ends, in seconds and in steps.
+_HOPELESS_S, _HOPELESS_STEPS = 10.0, 20
 # Data that zlib checksums in about 10 us without holding the GIL. A loop in Python would starve the reader threads.
 _WORK = bytes(1 << 16)
 
@@ -36,6 +38,29 @@ def emulate(seconds: float, mode: str = "sleep") -> None:
         time.sleep(seconds - _TAIL_S)
     while now() < deadline:
         time.sleep(0)
+
+
+class FixedPace:
+    """Fixed start times of steps (compute.interval). every_s: seconds from one start to the next."""
+
+    def __init__(self, every_s: float) -> None:
+        self._every_s, self._first, self._steps = every_s, 0.0, 0
+
+    def rest(self, started: float, ready: float) -> float:
+        """Return the seconds from `ready` to the start of the next step; 0 if that is late. started: time at which the
+        present step started. ready: time at which its batch was ready. Each call counts a step. Raise InvalidRun if the
+        step started so late that the run will hardly catch up.
+        """
+        if not self._steps:
+            self._first = started
+        late_s = started - self._first - self._steps * self._every_s
+        if late_s > max(_HOPELESS_S, _HOPELESS_STEPS * self._every_s):
+            raise InvalidRun(
+                f"the rate was not held: steps were to start every {format_seconds(self._every_s)}, but step "
+                f"{self._steps + 1} started {format_seconds(late_s)} late; lower the rate, or use more ranks"
+            )
+        self._steps += 1
+        return max(0.0, self._first + self._steps * self._every_s - ready)
 
 
 def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:

@@ -22,6 +22,7 @@ from dlio_hpc.results.run_result import (
     Disturbance,
     Epoch,
     EvaluationSummary,
+    PaceSummary,
     PageFaultsSummary,
     PhaseSummary,
     RestoreSummary,
@@ -304,8 +305,18 @@ def summary(merged: Merged, run: Run) -> Summary:
         samples_verified=int(merged.verified[..., 1].sum()),
         page_faults=_page_faults(totals) if run.workload.reader.mapped else None,
         metadata=_metadata(merged, run),
+        pace=_pace(steps[..., STARTED].min(axis=0), run.workload.compute.interval),
         auxiliary_files=_side_files(merged.auxiliary_files) if run.workload.dataset.auxiliary_files else None,
     )
+
+
+def _pace(starts: Floats, every_s: float | None) -> PaceSummary | None:
+    """Return how far steps at fixed times were late. starts: start of each step, shape (steps,)."""
+    if every_s is None or len(starts) < 2:
+        return None
+    late = starts - starts[0] - every_s * np.arange(len(starts))
+    per_s = (len(starts) - 1) / (starts[-1] - starts[0])
+    return PaceSummary(float(every_s), float(per_s), max(0.0, float(late.max())), max(0.0, float(late[-1])))
 
 
 def _page_faults(totals: Floats) -> PageFaultsSummary:

@@ -42,6 +42,7 @@ from dlio_hpc.results.run_result import (
     Epoch,
     Generated,
     MixSummary,
+    PaceSummary,
     Result,
     RunError,
     Summary,
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 # Seconds that a file system, or HDF5's library, has to answer after storage did not; seconds after which a rank ends
 # even if MPI_Abort does not end it; seconds in which launchers forward the message.
 _ANSWER_S, _ABORT_S, _FORWARD_S = 1.0, 10.0, 0.2
+# Delay at the end of a run up to which steps at fixed times count as held, in steps and as a share of the run's time.
+_LATE_STEPS, _LATE_SHARE = 2, 0.05
 # Error numbers of a file system or a quota without space.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -349,6 +352,7 @@ def _train(
         timeline_fault = fault
     faults = [] if ends_early or summary.cut_short is not None else _faults(run, summary, comm.size)
     faults += [] if summary.mix is None else _mix_faults(summary.mix)
+    faults += [] if summary.pace is None else _pace_faults(summary.pace, summary.wall_s)
     faults += _placement_faults(plan, run, [host.name for host in hosts])
     return _Trained(
         merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged), timeline_fault
@@ -450,6 +454,19 @@ def _mix_faults(mix: MixSummary) -> list[str]:
     return [
         f"the loads ran together for only {100 * mix.overlap:.0f} % of the time of {mix.load}; use --mix-until last, "
         "more epochs or shorter steps"
+    ]
+
+
+def _pace_faults(pace: PaceSummary, wall_s: float) -> list[str]:
+    """Return a list with a message if steps at fixed times were late at the end of the run: storage did not hold the
+    rate. Otherwise return an empty list.
+    """
+    if pace.behind_s <= max(_LATE_STEPS * pace.every_s, _LATE_SHARE * wall_s):
+        return []
+    return [
+        f"the rate was not held: steps were to start every {units.format_seconds(pace.every_s)}, that is "
+        f"{1 / pace.every_s:.3g}/s, but {pace.per_s:.3g}/s were reached, and the last step was "
+        f"{units.format_seconds(pace.behind_s)} late; lower the rate, or use more ranks"
     ]
 
 

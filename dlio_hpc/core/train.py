@@ -19,7 +19,7 @@ from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
 from dlio_hpc.core.checkpoint import COLUMNS as CHECKPOINTED
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.checkpoint_modes.parts import Saved
-from dlio_hpc.core.compute import check_cores, draw, emulate
+from dlio_hpc.core.compute import FixedPace, check_cores, draw, emulate
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.distributions import (
     ASKED,
@@ -120,6 +120,7 @@ def train(
         Verification(workload, dataset_folder.containers(run.stored)),
         apart,
         stop,
+        FixedPace(workload.compute.interval) if workload.compute.interval is not None else None,
     )
     watch(loop.record)
     _assemble(comm, run)
@@ -200,6 +201,7 @@ class _Loop(NamedTuple):
     verification: Verification
     apart: ExcludedIO
     stop: Stop
+    pace: FixedPace | None = None
 
     @property
     def is_asynchronous(self) -> bool:
@@ -218,6 +220,8 @@ class _Loop(NamedTuple):
             self.auxiliary_files.due("step")
             batch = next(batches)
             row[READY] = now()
+            if self.pace is not None:
+                row[ASKED] = self.pace.rest(row[STARTED], row[READY])
             emulate(row[ASKED], mode)
             row[COMPUTED] = now()
             stopped = self.stop.barrier()

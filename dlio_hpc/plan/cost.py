@@ -86,7 +86,8 @@ def computing(run: Run) -> float:
     """Return the seconds of emulated computation of a run."""
     if run.kind == "generate":
         return 0.0
-    return run.steps_per_epoch * run.workload.train.epochs * run.workload.compute.time.mean
+    compute = run.workload.compute
+    return run.steps_per_epoch * run.workload.train.epochs * (compute.interval or compute.time.mean)
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:

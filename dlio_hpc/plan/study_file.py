@@ -12,7 +12,8 @@ from dlio_hpc.base.errors import ConfigError, name_hint
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
-from dlio_hpc.plan import sweep
+from dlio_hpc.plan import background, sweep
+from dlio_hpc.plan.background import Background
 from dlio_hpc.plan.mix import MixKeys, Share
 from dlio_hpc.plan.study import Judging, PartRequest, Positive, layout_of
 from dlio_hpc.results.metrics import MetricName
@@ -73,6 +74,8 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     """
     share: Share = 1.0
     """Share of the ranks that the load has in its mix. Example: 0.5"""
+    background: Background | None = None
+    """A load of known strength in place of a workload. Example: {write_MBps: 200}"""
     data: str | None = None
     """Folder for the dataset and the checkpoints of a load; null: the folder of the study. Example: /flash/data"""
     laptop: Shrunk = Shrunk()
@@ -118,9 +121,14 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     f"warmup_set: {key} cannot differ in warm-ups, which read the same dataset as the measurements"
                 )
         for name, part in self.parts.items():
-            if not part.mix and (part.share != 1 or part.data is not None):
-                raise ValueError(f"parts.{name}: share and data are keys of the loads of a mix; set mix, too")
-            if part.workload is None and self.workload is None:
+            is_load = part.share != 1 or part.data is not None or part.background is not None
+            if is_load and not part.mix:
+                raise ValueError(
+                    f"parts.{name}: share, data and background are keys of the loads of a mix; set mix, too"
+                )
+            if part.background is not None and (part.workload is not None or part.set or part.sweep):
+                raise ValueError(f"parts.{name}: background replaces workload, set and sweep; leave them out")
+            if part.workload is None and self.workload is None and part.background is None:
                 raise ValueError(f"parts.{name} has no workload")
             for key in part.laptop.sweep:
                 if part.sweep and key not in part.sweep:
@@ -203,22 +211,28 @@ def _asked_of(
                 raise ConfigError(f"{key} is no key of a workload; write {key} next to {section}, not in it")
     for key in part.set.keys() & part.sweep.keys():
         raise ConfigError(f"{source}: {key} is in set and in sweep; leave one of them out")
+    nodes = changes.nodes or _counts(layers, "nodes", name, path or file.name) or (1,)
+    # With --nodes, the study scales over nodes, and not over the ranks per node of the `laptop` sections.
+    ranks_per_node = changes.ranks_per_node or _counts(
+        layers[: 2 if changes.nodes else 4], "ranks_per_node", name, path or file.name
+    )
+    workload, overrides = part.workload or file.workload or "", changes.overrides
+    settings = {key: value for key, value in settings.items() if key not in layout}
+    if part.background is not None:
+        ranks = max(1, round(part.share * nodes[0] * (ranks_per_node or (site.ranks_per_node,))[0]))
+        workload, settings = background.workload(part.background, ranks)
+        overrides = ()  # they are meant for the workloads
     return PartRequest(
-        workload=draft(
-            part.workload or file.workload or "",
-            changes.overrides,
-            {key: value for key, value in settings.items() if key not in layout},
-            f"{source}.set",
-        ),
+        workload=draft(workload, overrides, settings, f"{source}.set"),
         site=structs.replace(site, layout=layout_of(site, layout)),
         axes=tuple(_axis(("parts", name, "sweep", key), values, path or file.name) for key, values in swept.items()),
         zipped=part.zip,
-        nodes=changes.nodes or _counts(layers, "nodes", name, path or file.name) or (1,),
-        # With --nodes, the study scales over nodes, and not over the ranks per node of the `laptop` sections.
-        ranks_per_node=changes.ranks_per_node
-        or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", name, path or file.name),
+        nodes=nodes,
+        ranks_per_node=ranks_per_node,
         weak=part.weak,
-        dataset_size=changes.dataset_size or _last(layer.dataset_size for layer in layers),
+        dataset_size=None
+        if part.background is not None
+        else changes.dataset_size or _last(layer.dataset_size for layer in layers),
         metric=part.metric,
         name=name,
         title=part.title,

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.study.slowdowns import RELEVANT, Fairness, Slowdown
-from dlio_hpc.base.units import listed
+from dlio_hpc.base.units import format_size, listed
+from dlio_hpc.dataset import checkpoint_files
 from dlio_hpc.plan.mix import OVERLAP
+from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.reports import study_rows
 from dlio_hpc.results.metrics import METRICS
 
@@ -90,6 +92,28 @@ def further(one: Slowdown) -> list[str]:
 def remarks(slowdowns: Sequence[Slowdown], fairness: Sequence[Fairness]) -> list[str]:
     """Return sentences on the time in which the loads overlapped, and on the fairness among equal loads."""
     return [*_overlaps(slowdowns), *map(_fairness, fairness)]
+
+
+def backgrounds(study: Study) -> list[str]:
+    """Return a sentence for each load with a fixed rate: the rate, and that all valid runs held it."""
+    first = {point.part: point for point in reversed(study.points)}
+    return [
+        f"{part.name} is a background of {_strength(first[part.name])}. A run that does not hold this rate is invalid."
+        for part in study.parts
+        if part.is_load and first[part.name].workload.compute.interval is not None
+    ]
+
+
+def _strength(point: Point) -> str:
+    """Return the rate of a load with a fixed rate as text."""
+    workload, ranks = point.workload, point.ranks
+    bursts = ranks / float(workload.compute.interval or 1)
+    if workload.metadata is not None:
+        return f"{bursts * workload.metadata.files:,.4g} operations/s on files"
+    if workload.checkpoint is not None and workload.only_writes_checkpoints:
+        written = checkpoint_files.size(workload.checkpoint, ranks)
+        return f"{bursts * written / ranks / 1e6:,.4g} MB/s, written and synced"
+    return f"{bursts * workload.reader.batch_size:,.4g} samples/s of {format_size(workload.dataset.sample_bytes)}"
 
 
 def _overlaps(slowdowns: Sequence[Slowdown]) -> Iterator[str]:

@@ -92,6 +92,7 @@ def _mixes(report: StudyReport) -> Section:
     blocks: list[Block] = [
         Lines([slowdown_rows.verdict(report.slowdowns)], "bold"),
         Table("", slowdown_rows.HEADER, main, legend=slowdown_rows.LEGEND),
+        Lines(slowdown_rows.backgrounds(report.outcome.study)),
         Lines(slowdown_rows.remarks(report.slowdowns, report.fairness)),
         *([Table("Other metrics", slowdown_rows.FURTHER, further)] if further else []),
         Pictures("", lambda: _of_mixes(report)),

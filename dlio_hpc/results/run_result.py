@@ -312,6 +312,19 @@ class MixSummary(Struct, frozen=True):
     """
 
 
+class PaceSummary(Struct, frozen=True):
+    """Steps that start at fixed times (compute.interval)."""
+
+    every_s: float
+    """Planned time from the start of a step to the start of the next one, in seconds."""
+    per_s: float
+    """Steps per second from the start of the first step to the start of the last one."""
+    latest_s: float
+    """Largest delay of the start of a step, in seconds."""
+    behind_s: float
+    """Delay of the start of the last step, in seconds."""
+
+
 class Summary(Struct, frozen=True):
     """Summary of all epochs and ranks of a warm-up or measurement. Fields without a description are metrics;
     results.metrics defines them. Every metric except au_mlperf includes the first step of each epoch. If the workload
@@ -388,6 +401,8 @@ class Summary(Struct, frozen=True):
     metadata_fraction: float | None = None
     cut_short: str | None = None
     """Parts that are incomplete because the job's time ran out, such as "4 of 10 checkpoints read"; null: nothing."""
+    pace: PaceSummary | None = None
+    """Steps at fixed times; null: compute.interval is not set, or there is only one step."""
     mix: MixSummary | None = None
     """Facts about the other loads that ran at the same time; null: the run is not a load of a mix."""
     page_faults: PageFaultsSummary | None = None

@@ -74,7 +74,10 @@ _ON_JOBS = (
     ("arguments", "message"),
     [
         (("dlio-submit",), "nothing to measure: give a WORKLOAD, or --study NAME, or --suite NAME"),
-        (("dlio-submit", "absent"), "no workload 'absent'; give a YAML file or one of: candle, climate,"),
+        (
+            ("dlio-submit", "absent"),
+            "no workload 'absent'; give a YAML file or one of: background_metadata, background_read,",
+        ),
         (("dlio-submit", "absent.yaml"), "cannot read absent.yaml"),
         (
             ("dlio-submit", "demo", "-s", "absent"),

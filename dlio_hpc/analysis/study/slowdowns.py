@@ -73,7 +73,9 @@ class Fairness(Struct, frozen=True):
 
 
 def of_study(study: Study, measured: Sequence[Measured]) -> tuple[Slowdown, ...]:
-    """Return the slowdowns of all loads: first those of the metrics by which the loads are judged."""
+    """Return the slowdowns of all loads: first those of the metrics by which the loads are judged. Loads with a fixed
+    rate have none.
+    """
     if not study.is_mixed:
         return ()
     by_unit = {(one.point, one.repeat): one for one in measured}
@@ -81,6 +83,8 @@ def of_study(study: Study, measured: Sequence[Measured]) -> tuple[Slowdown, ...]
     listed: dict[MetricName, list[tuple[Part, Point, MeasuredPairs]]] = {}
     for part in parts:
         alone, *together = _points(study, part)
+        if alone.workload.compute.interval is not None:
+            continue  # its rate is fixed
         computes = alone.workload.compute.time.mean > 0
         metrics = [name for name in (part.metric, *_FURTHER) if name != "au" or computes]
         for metric, point in itertools.product(dict.fromkeys(metrics), together):
