@@ -42,6 +42,7 @@ from dlio_hpc.files import elf_library, filesystem, quotas, rundir, safe_folders
 from dlio_hpc.files.quotas import Quota
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, packages, packing, plan, site_limits
+from dlio_hpc.plan.mix import Load
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import JobRequest, PartRequest
 from dlio_hpc.results import run_result
@@ -89,6 +90,7 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
     made = plans[0]
     needed = plan.datasets(run for job_plan in plans for run in job_plan.runs if run.kind == "generate")
     yield from _limits(plans)
+    yield from _mixes(plans)
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(plans))
     yield from _guarded("space for outputs", lambda: _output_space(plans))
@@ -107,6 +109,21 @@ def _look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Preflight
         yield PreflightFinding("note", "launch", "not tried", untried="launch of ranks (--no-launch)")
     else:
         yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
+
+
+def _mixes(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
+    """Yield a finding for each mix: how its ranks start, and which load has which ranks."""
+    runs = [run for job_plan in plans for run in job_plan.runs if run.load is not None]
+    mixes: dict[str, dict[str, Load]] = {}
+    for load in (run.load for run in runs if run.load is not None):
+        mixes.setdefault(load.mix, {})[load.name] = load
+    for name, loads in mixes.items():
+        one = next(iter(loads.values()))
+        places = "; ".join(f"{load.name}: {load.place}" for load in loads.values())
+        ranks = counted(one.job_nodes * one.job_ranks_per_node, "rank")
+        yield PreflightFinding(
+            "ok", "mix", f"{name}: the launcher starts {ranks} once, and MPI_Comm_split divides them: {places}"
+        )
 
 
 def _storage(

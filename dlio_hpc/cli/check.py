@@ -30,7 +30,7 @@ def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> i
     """
     from dlio_hpc.batch import preflight
 
-    if options.workload is None and options.study is None and options.suite is None:
+    if options.workload is None and options.study is None and options.suite is None and not options.mix:
         options = structs.replace(options, workload="demo")
     plans = planned.draft(options, console.say).jobs
     findings = []

@@ -87,9 +87,20 @@ class Load(Struct, frozen=True, kw_only=True):
         return f"with {units.listed(self.others)}" if self.others else ALONE
 
     @property
+    def place(self) -> str:
+        """The ranks of the load in words, such as "nodes 1 to 2" or "ranks 0 to 1 of each node"."""
+        if self.ranks_per_node == self.job_ranks_per_node:
+            return _numbers("node", self.first_node + 1, self.nodes)
+        return f"{_numbers('rank', self.first_rank, self.ranks_per_node)} of each node"
+
+    @property
     def company(self) -> str:
         """The load, the other loads and the launch in words, such as "train: with storm, of 1 x 4 ranks"."""
         return f"{self.name}{_AS}{self.label}{_OF}{self.job_nodes} x {self.job_ranks_per_node} ranks"
+
+
+def _numbers(noun: str, first: int, count: int) -> str:
+    return f"{noun} {first}" if count == 1 else f"{noun}s {first} to {first + count - 1}"
 
 
 class LaunchScale(NamedTuple):

@@ -266,3 +266,14 @@ def test_a_repeat_of_a_mix_is_made_in_one_job(tmp_path: Path) -> None:
             assert len(runs) == 4, "each of two loads alone and together"
             numbers = [run.number for run in runs]
             assert numbers == list(range(numbers[0], numbers[0] + 4)), "one after the other"
+
+
+def test_check_states_which_load_has_which_ranks(run: Command, tmp_path: Path) -> None:
+    asked = ("--mix", "demo=0.5", "--mix", "null=0.25", "--mix", "metadata_own=0.25", "-d", tmp_path, "--no-launch")
+    on_ranks = run("dlio-hpc", "check", *asked, "--ppn", "4")
+    assert (
+        "mix: the launcher starts 4 ranks once, and MPI_Comm_split divides them: demo: ranks 0 to 1 of each node; "
+        "null: rank 2 of each node; metadata_own: rank 3 of each node"
+    ) in " ".join(on_ranks.out.split())
+    on_nodes = mix.placed("busy", {"a": 0.5, "b": 0.25, "c": 0.25}, LaunchScale(4, 2), MixKeys())
+    assert [load.place for load in on_nodes.values()] == ["nodes 1 to 2", "node 3", "node 4"]
