@@ -118,8 +118,8 @@ def _mixes(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     for load in (run.load for run in runs if run.load is not None):
         mixes.setdefault(load.mix, {})[load.name] = load
     for name, loads in mixes.items():
-        one = next(iter(loads.values()))
-        places = "; ".join(f"{load.name}: {load.place}" for load in loads.values())
+        in_order = sorted(loads.values(), key=lambda load: (load.first_node, load.first_rank))
+        one, places = in_order[0], "; ".join(f"{load.name}: {load.place}" for load in in_order)
         ranks = counted(one.job_nodes * one.job_ranks_per_node, "rank")
         yield PreflightFinding(
             "ok", "mix", f"{name}: the launcher starts {ranks} once, and MPI_Comm_split divides them: {places}"
