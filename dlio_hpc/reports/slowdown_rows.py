@@ -12,6 +12,7 @@ from dlio_hpc.results.metrics import METRICS
 
 HEADER = ("load", "together with", "n", "metric", "alone", "together", "slowdown", "95 % interval", "verdict")
 FURTHER = ("load", "together with", "metric", "alone", "together", "slowdown", "95 % interval")
+MATRIX_LEGEND = "In brackets: no difference, or too noisy. A load with a fixed rate has no row of its own."
 LEGEND = (
     "slowdown: how much worse the metric is together than alone, on the same ranks; mean over n pairs. Intervals are "
     "simultaneous: with 95 % confidence, all of them contain the true slowdown."
@@ -80,6 +81,25 @@ def row(one: Slowdown) -> list[str]:
     load, others, *rest = further(one)
     same = "no difference" if one.excludes < HIDDEN else "too noisy"
     return [load, others, str(one.pairs), *rest, same if one.verdict == "same" else one.verdict]
+
+
+def matrices(slowdowns: Sequence[Slowdown]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """Yield the title, the header and the rows of a matrix for each mix whose pairs were measured: a row for each load
+    that is slowed down, a column for each load that slows it down.
+    """
+    judged = [one for one in slowdowns if one.is_main]
+    for mix in dict.fromkeys(one.mix for one in judged):
+        pairs = {(one.load, one.others[0]): one for one in judged if one.mix == mix and len(one.others) == 1}
+        names = list(dict.fromkeys(name for pair in pairs for name in pair))
+        if len(names) > 2:
+            rows = [[name, *(_cell(pairs.get((name, other))) for other in names)] for name in names]
+            yield f"{mix}: who is slowed down by whom", ["slowed down", *(f"by {name}" for name in names)], rows
+
+
+def _cell(one: Slowdown | None) -> str:
+    if one is None:
+        return "-"
+    return f"{one.slowdown:.3g} x" if one.verdict in ("slower", "faster") else f"({one.slowdown:.3g} x)"
 
 
 def further(one: Slowdown) -> list[str]:

@@ -92,6 +92,10 @@ def _mixes(report: StudyReport) -> Section:
     blocks: list[Block] = [
         Lines([slowdown_rows.verdict(report.slowdowns)], "bold"),
         Table("", slowdown_rows.HEADER, main, legend=slowdown_rows.LEGEND),
+        *(
+            Table(title, header, rows, legend=slowdown_rows.MATRIX_LEGEND)
+            for title, header, rows in slowdown_rows.matrices(report.slowdowns)
+        ),
         Lines(slowdown_rows.backgrounds(report.outcome.study)),
         Lines(slowdown_rows.remarks(report.slowdowns, report.fairness)),
         *([Table("Other metrics", slowdown_rows.FURTHER, further)] if further else []),
