@@ -103,9 +103,9 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Time in which requests arrive in an epoch. A request that no slot has begun by then is not served. Example: 60 s
     """
     interval: units.Seconds
-    """Mean time between two requests of a user. Requests arrive at random times (a Poisson process), which do not
-    depend on how fast earlier requests are served. The time that a request waits is part of its time to the first
-    token. Example: 30 s
+    """Mean time from the end of an answer to the next request of the user; the times have an exponential distribution.
+    The end is that of an answer whose blocks take no time to read and write. Requests therefore arrive at the same
+    times on any storage, and the time that they wait is part of their time to the first token. Example: 30 s
     """
     prompt: Lengths
     """Tokens that a user adds in each request. Example: {mean: 500, stdev: 300, max: 4096}"""
@@ -146,8 +146,8 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     verify: bool = False
     """Compare each block that is read with what was written. The comparison is not part of any latency."""
     slots: Annotated[int, Meta(ge=1, le=_MOST_SLOTS)] = 8
-    """Number of requests that a rank serves at the same time, each by a thread. A request reads its blocks one after
-    the other. Example: 16
+    """Number of requests that a rank serves at the same time, each by a thread that has memory for one block. A request
+    reads its blocks one after the other. Example: 16
     """
     prefill: units.Seconds = units.Seconds(0)
     """Time to compute a token of a prompt that is neither in memory nor on storage. Example: 100 us"""
@@ -162,7 +162,7 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
         size = self.block_bytes
         refuse(
             (self.time <= 0, "time: requests need time to arrive; set it, such as 60 s"),
-            (self.interval <= 0, "interval: set the mean time between two requests of a user, such as 30 s"),
+            (self.interval <= 0, "interval: set the mean time from an answer to the next request, such as 30 s"),
             (
                 self.interval > 0 and self.users * self.time / self.interval > _MOST_REQUESTS,
                 f"users x time / interval is more than {_MOST_REQUESTS:,} requests in an epoch; lower users or time, "

@@ -62,6 +62,8 @@ def of_user(keys: InferenceKeys, user: int) -> Iterator[KVRequest]:
                 return
         prompt, answer = _drawn(keys.prompt, random), _drawn(keys.answer, random)
         yield KVRequest(-1.0 if is_earlier else arrival, user, conversation, turn, history, prompt, answer)
+        if not is_earlier:
+            arrival += prompt * keys.prefill + answer * keys.decode
         turn, history = turn + 1, history + prompt + answer
         if turn == keys.turns:
             turn, conversation, history = 0, conversation + 1, keys.system_prompt

@@ -183,6 +183,9 @@ def _rates(runs: Sequence[RunOutcome]) -> tuple[list[str], Callable[[RunOutcome]
     if all(work.only_writes_checkpoints for work in workloads):
         is_measured = any(work.checkpoint is not None and work.checkpoint.fsync for work in workloads)
         columns = [("checkpoint_write_MBps", "checkpoint MB/s")] if is_measured else []
+    if all(work.inference is not None for work in workloads):
+        columns = [("ttft_p50_s", "first token p50 s"), ("ttft_p99_s", "first token p99 s"),
+                   ("kv_read_MBps", "KV read MB/s")]  # fmt: skip
     if all(work.metadata is not None for work in workloads):
         phases = {phase for work in workloads if work.metadata for phase in work.metadata.order}
         columns = list(metrics.quoted_phases({metrics.of_phase(phase) for phase in phases}).items())

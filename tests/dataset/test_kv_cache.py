@@ -59,6 +59,17 @@ def test_requests_arrive_at_the_asked_rate_with_the_asked_lengths() -> None:
     assert statistics.mean(one.answer for one in requests) == pytest.approx(15, rel=0.02)
 
 
+def test_a_user_waits_for_the_computation_of_an_answer() -> None:
+    """The mean time between two requests is the interval and the computation of the prompt and the answer."""
+    keys = _keys(
+        users=300, time=units.Seconds(100), prompt=Lengths(mean=100), answer=Lengths(mean=50),
+        prefill=units.Seconds(0.01), decode=units.Seconds(0.04),
+    )  # fmt: skip
+    assert len([one for one in kv_requests.of_rank(keys, 1, 0) if one.arrival >= 0]) == pytest.approx(
+        300 * 100 / (1 + 1 + 2), rel=0.05
+    )
+
+
 @pytest.mark.parametrize("is_warm", [True, False])
 def test_a_request_has_the_turns_before_it_as_history(is_warm: bool) -> None:
     keys = _keys(system_prompt=7, warm=is_warm)
