@@ -4,11 +4,13 @@ The plan of a rank is made before its requests arrive. It follows from the order
 time that they take, so that every storage system has to read and write the same blocks.
 """
 
+import functools
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dlio_hpc.config.inference_keys import InferenceKeys
+from dlio_hpc.dataset import kv_requests
 from dlio_hpc.dataset.kv_requests import KVRequest
 
 # Name of a block: user, conversation and number of the block in its conversation. Blocks of the system prompt have user
@@ -54,6 +56,16 @@ class KVPlan(NamedTuple):
     requests: tuple[ServedRequest, ...]
     slots: tuple[int, ...]
     reads: tuple[int, ...]
+
+
+class BlockBytes(NamedTuple):
+    """Bytes of the blocks of all ranks in an epoch. prepared: those that are written before the first request arrives.
+    read, written: those that requests read and write.
+    """
+
+    prepared: int
+    read: int
+    written: int
 
 
 class Tier:
@@ -191,6 +203,14 @@ def plan(keys: InferenceKeys, requests: Iterable[KVRequest]) -> KVPlan:
         for serial in one.reads:
             reads[serial] += 1
     return KVPlan(prepared, tuple(made), tuple(tiers.slots), tuple(reads))
+
+
+@functools.lru_cache(64)
+def expected(keys: InferenceKeys, ranks: int) -> BlockBytes:
+    """Return the bytes of an epoch if all requests are served: those of the first rank, times the number of ranks."""
+    own = plan(keys, kv_requests.of_rank(keys, ranks, 0))
+    counts = len(own.prepared), sum(own.reads), sum(len(one.writes) for one in own.requests)
+    return BlockBytes(*(count * keys.block_bytes * ranks for count in counts))
 
 
 def _stored(tiers: Tiers) -> tuple[tuple[int, int], ...]:

@@ -13,7 +13,7 @@ from dlio_hpc.base.errors import ConfigError, DlioError
 from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.site import Rates, Site
-from dlio_hpc.dataset import checkpoint_files, dataset_folder, dataset_space, kv_requests, stored_parts
+from dlio_hpc.dataset import checkpoint_files, dataset_folder, dataset_space, kv_requests, kv_tiers, stored_parts
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan.plan import Plan, Run
 
@@ -59,6 +59,15 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     saved = _checkpoints(run) * _checkpoint(run, ranks)
     read = run.bytes + _auxiliary_bytes(run, ranks, "read") + _read_again(run, ranks, saved)
     written = _auxiliary_bytes(run, ranks, "write") + saved
+    if workload.inference is not None:
+        of_blocks = kv_tiers.expected(workload.inference, ranks)
+        times = workload.train.epochs
+        preparing_s = times * of_blocks.prepared / (nodes * rates.write)
+        return Cost(
+            rates.launch + computing(run) + preparing_s,
+            times * of_blocks.read,
+            times * (of_blocks.prepared + of_blocks.written),
+        )
     preparing = run.samples / ranks * workload.reader.preprocess_time / workload.reader.preprocess_threads
     if workload.reader.load == "memory":
         preparing /= workload.train.epochs
@@ -83,9 +92,13 @@ def probing(site: Site, run: Run) -> float:
 
 
 def computing(run: Run) -> float:
-    """Return the seconds of emulated computation of a run."""
+    """Return the seconds of emulated computation of a run. For an inference workload, they are the time in which
+    requests arrive.
+    """
     if run.kind == "generate":
         return 0.0
+    if run.workload.inference is not None:
+        return run.workload.train.epochs * run.workload.inference.time
     return run.steps_per_epoch * run.workload.train.epochs * run.workload.compute.time.mean
 
 

@@ -20,15 +20,15 @@ RUNS_LEGEND = (
 )
 
 
-def described(keys: InferenceKeys, ranks: int, nodes: str, repeats: str) -> str:
+def described(keys: InferenceKeys, nodes: str, repeats: str) -> str:
     """Return a description of an inference workload in three lines. nodes, repeats: numbers of nodes and repeats."""
     model = keys.model if isinstance(keys.model, str) else "a model of its own"
-    every = f"a request of each every {format_seconds(keys.interval)}"
+    every = f"each asks {format_seconds(keys.interval)} after an answer (mean)"
     space = "no limit" if keys.capacity is None else f"{format_size(keys.capacity)} a rank"
     memory = f"{format_size(keys.memory)} of memory a rank, " if keys.memory else ""
     way = f"{'direct' if keys.direct else 'through the page cache'}{', fsync' if keys.fsync else ''}"
     return (
-        f"{model}, {counted(keys.users, 'user')}, {every} for {format_seconds(keys.time)}; prompts of "
+        f"{model}, {counted(keys.users, 'user')}, {every}, for {format_seconds(keys.time)}; prompts of "
         f"{_lengths(keys.prompt)}, answers of {_lengths(keys.answer)}\n"
         f"{nodes} with {counted(keys.slots, 'slot')}, {repeats}\n"
         f"blocks of {keys.block_tokens} tokens ({format_size(keys.block_bytes)}), layout {keys.layout}, {way}; "

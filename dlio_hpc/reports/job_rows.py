@@ -68,7 +68,7 @@ def workload(outcome: JobOutcome) -> str:
     ranks = f"{counted(plan.nodes, 'node')} x {counted(plan.ranks_per_node, 'rank')}"
     readers = counted(reader.read_threads, "worker process" if reader.worker_processes else "reader thread")
     if work.inference is not None:
-        text = inference_rows.described(work.inference, plan.ranks, ranks, _repeats(work))
+        text = inference_rows.described(work.inference, ranks, _repeats(work))
         return f"{work.name}: {text}" + _several(plan)
     if work.metadata is not None:
         return f"{work.name}: {_operations(work.metadata, plan)}\n{ranks}, {_repeats(work)}" + _several(plan)

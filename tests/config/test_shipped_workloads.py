@@ -112,7 +112,7 @@ def test_each_runs_here_shrunk(run: Run, name: str) -> None:
         pytest.importorskip("tensorflow")
     if load(name).dataset.format == "zarr":
         pytest.importorskip("zarr")
-    size = ("--dataset-size", _SIZES.get(name, "16MiB"))
+    size: tuple[str, ...] = ("--dataset-size", _SIZES.get(name, "16MiB"))
     if load(name).metadata is not None:
         size = ("-S", "metadata.files=100")
     if load(name).inference is not None:
