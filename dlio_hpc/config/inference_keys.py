@@ -135,7 +135,7 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Storage space of each rank. If it is full, the block that was used longest ago is removed; null: no limit.
     Example: 100 GiB
     """
-    layout: Literal["block", "pool"] = "block"
+    file_layout: Literal["block", "pool"] = "block"
     """block: a file for each block, which is opened and closed for each request; pool: a file for each rank, which
     stays open and whose parts are used again.
     """

@@ -122,7 +122,7 @@ class BlockPool(BlockFiles):
 def opened(folder: str, keys: InferenceKeys) -> BlockFiles:
     """Make the folder of a rank, and return its blocks."""
     os.mkdir(folder)
-    return BlockPool(folder, keys) if keys.layout == "pool" else BlockFiles(folder, keys)
+    return BlockPool(folder, keys) if keys.file_layout == "pool" else BlockFiles(folder, keys)
 
 
 def _fill(file: int, data: memoryview, at: int) -> None:

@@ -31,7 +31,7 @@ def described(keys: InferenceKeys, nodes: str, repeats: str) -> str:
         f"{model}, {counted(keys.users, 'user')}, {every}, for {format_seconds(keys.time)}; prompts of "
         f"{_lengths(keys.prompt)}, answers of {_lengths(keys.answer)}\n"
         f"{nodes} with {counted(keys.slots, 'slot')}, {repeats}\n"
-        f"blocks of {keys.block_tokens} tokens ({format_size(keys.block_bytes)}), layout {keys.layout}, {way}; "
+        f"blocks of {keys.block_tokens} tokens ({format_size(keys.block_bytes)}), {_FILES[keys.file_layout]}, {way}; "
         f"{memory}storage: {space}"
     )
 
@@ -98,6 +98,7 @@ def facts(keys: InferenceKeys, summary: InferenceSummary) -> Iterator[tuple[str,
         yield "verified", f"{summary.blocks_read:,} blocks read had the content that was written"
 
 
+_FILES = {"block": "a file each", "pool": "in a file for each rank"}
 NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"
 
 

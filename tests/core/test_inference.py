@@ -69,7 +69,7 @@ def _served(
         serving.prepare()
         served = serving.serve()
         names = set(os.listdir("kv/0/0"))
-        if keys.layout == "block" and served is not None:
+        if keys.file_layout == "block" and served is not None:
             removed = {serial for one in made.requests for write in one.writes for serial in write.removed}
             assert names <= {f"b{serial}" for serial in range(len(made.slots))}
             if served.record.columns[kv_record.SERVED] == len(made.requests):
@@ -96,7 +96,7 @@ def _summary(served: Served | None, keys: InferenceKeys) -> InferenceSummary:
 def test_a_rank_reads_and_writes_the_blocks_of_its_plan(
     tmp_path: Path, layout: Any, direct: bool, limits: dict[str, Any]
 ) -> None:
-    keys = _keys(layout=layout, direct=direct, **limits)
+    keys = _keys(file_layout=layout, direct=direct, **limits)
     plan, served = _served(tmp_path, keys)
     summary = _summary(served, keys)
     assert summary.requests == summary.served == len(plan.requests) > 5
@@ -229,7 +229,7 @@ def test_changed_content_is_named(tmp_path: Path, layout: Any) -> None:
             data[100] ^= 1
             return span
 
-    keys = _keys(layout=layout)
+    keys = _keys(file_layout=layout)
     with pytest.raises(InvalidRun, match=r"byte 100 of block \d+ is 0x.. when it is read, but 0x.. was written"):
         _served(tmp_path, keys, kind=Changed)
 
