@@ -214,6 +214,32 @@ def test_l2hmc_writes_each_file_of_a_checkpoint_in_one_request(tmp_path: Path) -
     }
 
 
+_KV = (
+    "inference.time=2s", "inference.interval=300ms", "inference.model={layers: 1, kv_heads: 4, head_dim: 64}",
+    "inference.decode=0", "inference.verify=true",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["block", "pool"])
+@pytest.mark.parametrize("direct", ["true", "false"])
+@pytest.mark.parametrize("limit", ["null", "400KiB"])
+def test_a_kv_cache_reads_and_writes_each_block_in_one_request(
+    tmp_path: Path, layout: str, direct: str, limit: str
+) -> None:
+    keys = (*_KV, f"inference.file_layout={layout}", f"inference.direct={direct}", f"inference.capacity={limit}")
+    run, summary = measured(tmp_path, "kv_cache_llama3_8b", *keys)
+    served = summary.inference
+    assert served is not None
+    assert served.requests >= served.served > 10
+    reads, writes = straced.transfers(tmp_path, RANKS, run.outputs)
+    size = served.block_bytes
+    assert reads == [size] * served.blocks_read
+    assert writes == [size] * (served.blocks_prepared + served.blocks_written)
+    assert summary.bytes_read == sum(reads) > 0
+    assert bool(served.removed_blocks) == (limit != "null")
+    assert not Path(run.outputs).exists()
+
+
 def test_framework_mode_makes_the_requests_of_pyarrow(tmp_path: Path, small: Path) -> None:
     """The count has at most one request more per rank: a thread of pyarrow asks how many CPUs there are."""
     pytest.importorskip("pyarrow")
