@@ -7,7 +7,7 @@ from dlio_hpc.base.units import counted, format_seconds
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.reports import ab_rows, bottleneck, job_rows, study_banner, study_rows, study_text
+from dlio_hpc.reports import ab_rows, bottleneck, job_rows, study_banner, study_rows, study_text, user_limit
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.reports.study_report import StudyReport
@@ -27,7 +27,7 @@ def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequen
         title=study.study,
         subtitle=" · ".join([*study_text.heading(outcome), study.created]),
         banner=banner or study_banner.of_study(report),
-        answers=bottleneck.of_study(outcome.jobs),
+        answers=[*user_limit.of_study(outcome.jobs), *bottleneck.of_study(outcome.jobs)],
         facts=list(_facts(report)),
         sections=[
             *verdicts,
