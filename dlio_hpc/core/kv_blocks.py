@@ -3,6 +3,8 @@ which its system calls began and ended; contents are made and compared outside o
 """
 
 import os
+import re
+from contextlib import suppress
 from typing import NamedTuple
 
 from dlio_hpc.config.inference_keys import InferenceKeys
@@ -11,6 +13,7 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import write_all
 
 _POOL = "pool"
+_OWN = re.compile(rf"b\d+|{_POOL}", re.ASCII)
 # Start and end of the system calls of a block.
 Span = tuple[float, float]
 
@@ -74,12 +77,14 @@ class BlockFiles:
         _forget(self.path(place))
 
     def close(self) -> None:
-        """Remove all files and the folder."""
+        """Remove the files of blocks, and the folder if it is then empty."""
         with os.scandir(self.folder) as entries:
             names = [entry.name for entry in entries]
         for name in names:
-            os.unlink(f"{self.folder}/{name}")
-        os.rmdir(self.folder)
+            if _OWN.fullmatch(name):
+                os.unlink(f"{self.folder}/{name}")
+        with suppress(OSError):  # another program may have put files there, which are named at the end of the run
+            os.rmdir(self.folder)
 
 
 class BlockPool(BlockFiles):

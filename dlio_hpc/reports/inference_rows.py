@@ -12,10 +12,10 @@ REQUESTS_LEGEND = (
     "served: begun within inference.time. late: time to the first token above inference.target. tokens: of histories "
     "and prompts, by where they were found."
 )
-BLOCKS_LEGEND = "MB/s of a rank: bytes / seconds with at least one request of the rank in flight, over all ranks."
+BLOCKS_LEGEND = "MB/s of a rank: bytes / seconds with at least one block of the rank in flight, over all ranks."
 RUNS = ("run", "first token p50 s", "first token p99 s", "MB/s read", "MB/s written", "late", "storage")
 RUNS_LEGEND = (
-    "MB/s: of a rank, while requests are in flight. late: late or not served. storage: share of the bytes read that "
+    "MB/s: of a rank, while blocks are in flight. late: late or not served. storage: share of the bytes read that "
     "came from storage and not from memory of the nodes."
 )
 
