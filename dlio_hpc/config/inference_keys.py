@@ -89,6 +89,18 @@ class Lengths(Struct, frozen=True, forbid_unknown_fields=True):
         return float(self.mean) if self.mean is not None else (self.min + self.max) / 2
 
 
+class UserSearch(Struct, frozen=True, forbid_unknown_fields=True):
+    """Search for the largest number of users in time: 99 % of the requests have their first token within `target`, all
+    requests are served, and no queue grows. Each epoch tries one number: first `users`, then twice as many until they
+    are too many, or half as many until they are in time, and then numbers between. If the two limits differ by at most
+    10 %, the epochs that are left try the largest number in time again. The figures of the summary are those of this
+    number.
+    """
+
+    most: Annotated[int, Meta(ge=1, le=10**6)]
+    """Largest number of users to try, for which the space must suffice. Example: 1024"""
+
+
 class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Requests to a language model whose KV cache is kept on storage. Each rank stands for one serving engine with
     users, a memory and a storage space of its own. Computation is a timed wait. An epoch serves the requests of `time`;
@@ -157,6 +169,10 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Time to the first token above which a request is late. Example: 500 ms"""
     seed: units.Natural = 0
     """Seed of the random times and lengths."""
+    search: UserSearch | None = None
+    """Search for the largest number of users in time; it needs train.epochs, such as 8. null: all epochs have `users`.
+    Example: {most: 1024}
+    """
 
     def __post_init__(self) -> None:
         size = self.block_bytes
@@ -164,7 +180,7 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
             (self.time <= 0, "time: requests need time to arrive; set it, such as 60 s"),
             (self.interval <= 0, "interval: set the mean time from an answer to the next request, such as 30 s"),
             (
-                self.interval > 0 and self.users * self.time / self.interval > _MOST_REQUESTS,
+                self.interval > 0 and self.most_users * self.time / self.interval > _MOST_REQUESTS,
                 f"users x time / interval is more than {_MOST_REQUESTS:,} requests in an epoch; lower users or time, "
                 "or raise interval",
             ),
@@ -182,6 +198,11 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
                 self.capacity is not None and self.capacity < size,
                 f"capacity: found {units.format_size(self.capacity or 0)}, which is less than a block "
                 f"({units.format_size(size)}); raise capacity, or lower block_tokens",
+            ),
+            (
+                self.search is not None and self.users > self.search.most,
+                f"search.most: found {0 if self.search is None else self.search.most}, which is less than users "
+                f"({self.users}), the number of the first try; raise most, or lower users",
             ),
             (
                 self.fewest_blocks_of_turns < 1,
@@ -204,6 +225,11 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     def block_bytes(self) -> int:
         """Bytes of a block."""
         return self.token_bytes * self.block_tokens
+
+    @property
+    def most_users(self) -> int:
+        """The largest number of users that an epoch may have."""
+        return self.users if self.search is None else max(self.users, self.search.most)
 
     @property
     def _longest(self) -> float:

@@ -124,6 +124,10 @@ def _check_without_dataset(workload: "Workload") -> None:
         ),
         (workload.train.steps is not None, f"{section}: leave train.steps out; {instead}"),
         (
+            workload.inference is not None and workload.inference.search is not None and workload.train.epochs < 2,
+            "inference.search: each epoch tries one number of users; set train.epochs, such as 8",
+        ),
+        (
             not is_metadata and bool(workload.compute.time.mean),
             "compute.time has no effect on inference; set inference.prefill and inference.decode",
         ),

@@ -1,5 +1,7 @@
 """Summary of an inference workload over all ranks and epochs."""
 
+from msgspec import structs
+
 from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.core import distributions
 from dlio_hpc.core.distributions import Floats
@@ -26,18 +28,43 @@ from dlio_hpc.core.kv_record import (
     STORAGE_TOKENS,
     SUMS,
     TTFT,
+    USERS,
     WRITE,
     WRITING_S,
 )
-from dlio_hpc.results.run_result import Distribution, InferenceSummary
+from dlio_hpc.dataset import kv_search
+from dlio_hpc.dataset.kv_search import UserCount
+from dlio_hpc.results.run_result import Distribution, InferenceSummary, UserTry
 
 
 def of_ranks(served: Floats, histograms: distributions.Counts, keys: InferenceKeys | None) -> InferenceSummary | None:
     """Return the summary of the records of all ranks; None for other workloads, or if no epoch ended. served: shape
-    (ranks, epochs, columns). histograms: shape (ranks, epochs, kinds, bins).
+    (ranks, epochs, columns). histograms: shape (ranks, epochs, kinds, bins). After a search, the figures are those of
+    the largest number of users in time or, if there is none, of the smallest number.
     """
     if keys is None or not served.shape[1]:
         return None
+    if keys.search is None:
+        return _of_epochs(served, histograms, keys)
+    of_epochs = [_of_epochs(served[:, [epoch]], histograms[:, [epoch]], keys) for epoch in range(served.shape[1])]
+    tries = tuple(
+        UserTry(one.users, None if one.ttft_s is None else one.ttft_s.p99, is_in_time(one, keys)) for one in of_epochs
+    )
+    largest, _ = kv_search.limits([UserCount(one.users, one.is_in_time) for one in tries])
+    users = largest or min(one.users for one in tries)
+    chosen = [epoch for epoch, one in enumerate(tries) if one.users == users]
+    summary = _of_epochs(served[:, chosen], histograms[:, chosen], keys)
+    return structs.replace(summary, tries=tries, users_in_time=largest)
+
+
+def is_in_time(summary: InferenceSummary, keys: InferenceKeys) -> bool:
+    """Return whether the requests of a number of users were served in time."""
+    is_whole = summary.is_sustained and summary.served == summary.requests
+    return is_whole and (summary.ttft_s is None or summary.ttft_s.p99 <= keys.target)
+
+
+def _of_epochs(served: Floats, histograms: distributions.Counts, keys: InferenceKeys) -> InferenceSummary:
+    """Return the summary of epochs with the same number of users."""
     totals = served.sum(axis=(0, 1))
 
     def count(column: int) -> int:
@@ -51,6 +78,7 @@ def of_ranks(served: Floats, histograms: distributions.Counts, keys: InferenceKe
     grown = (served[..., END_QUEUE] > keys.slots) & (served[..., END_QUEUE] > served[..., HALF_QUEUE])
     of_epochs = served.sum(axis=0)
     return InferenceSummary(
+        users=int(served[0, 0, USERS]),
         requests=count(ARRIVED),
         served=count(SERVED),
         late=count(LATE),

@@ -92,7 +92,7 @@ def most_bytes(keys: InferenceKeys, ranks: int) -> int:
     """
     whole = keys.system_prompt // keys.block_tokens
     blocks = whole * ranks
-    for user in range(keys.users):
+    for user in range(keys.most_users):
         longest: dict[int, int] = {}
         for request in of_user(keys, user):
             longest[request.conversation] = request.tokens

@@ -73,6 +73,7 @@ class MeasurementDocument(Struct, frozen=True):
     ttft_load_share: float | None
     kv_hit_share: float | None
     late_share: float | None
+    users_in_time: float | None
 
 
 class PointDocument(Struct, frozen=True):

@@ -55,6 +55,10 @@ _SERVING = Owners("inference workloads, such as kv_cache_llama3_8b", lambda work
 _LOADING = Owners(
     "inference workloads with inference.turns or inference.system_prompt, such as kv_cache_llama3_8b", _loads
 )
+_SEARCHING = Owners(
+    "inference workloads with inference.search",
+    lambda workload: workload.inference is not None and workload.inference.search is not None,
+)
 # The owners of each metric. Metrics that are not listed are in every run.
 _OWNERS: dict[str, Owners] = {
     **dict.fromkeys(("samples_per_s", "au", "au_mlperf", "wait_p99_s"), _SAMPLES),
@@ -76,6 +80,7 @@ _OWNERS: dict[str, Owners] = {
         ),
         _SERVING,
     ),
+    "users_in_time": _SEARCHING,
     **dict.fromkeys(("kv_read_MBps", "kv_tokens_per_s", "kv_read_p99_s"), _LOADING),
 }
 

@@ -13,6 +13,7 @@ REQUESTS_LEGEND = (
     "and prompts, by where they were found."
 )
 BLOCKS_LEGEND = "MB/s of a rank: bytes / seconds with at least one block of the rank in flight, over all ranks."
+TRIES = ("epoch", "users", "first token p99", "in time")
 RUNS = ("run", "first token p50 s", "first token p99 s", "MB/s read", "MB/s written", "late", "storage")
 RUNS_LEGEND = (
     "MB/s: of a rank, while blocks are in flight. late: late or not served. storage: share of the bytes read that "
@@ -61,6 +62,19 @@ def blocks(summary: InferenceSummary) -> list[list[str]]:
     ]
 
 
+def tries(summary: InferenceSummary) -> list[list[str]]:
+    """Return a row for each number of users that a search has tried (header: TRIES)."""
+    return [
+        [
+            str(number),
+            f"{one.users:,}",
+            "-" if one.ttft_p99_s is None else format_seconds(one.ttft_p99_s),
+            "yes" if one.is_in_time else "no",
+        ]
+        for number, one in enumerate(summary.tries, 1)
+    ]
+
+
 def takes(summary: InferenceSummary) -> list[tuple[str, Distribution | None]]:
     """Return the times of requests and blocks."""
     return [
@@ -104,9 +118,10 @@ NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and 
 
 def sentence(summaries: Sequence[InferenceSummary]) -> str:
     """Return one sentence on the requests of the repeats of a measurement, and a second one if they were too many."""
+    searched = [one for one in summaries if one.users_in_time is not None]
     requests, served = (sum(getattr(one, name) for one in summaries) for name in ("requests", "served"))
     sums = {name: sum(_total(one, name) for one in summaries) for name in ("ttft_s", "queue_s", "load_s", "prefill_s")}
-    text = f"Served {served:,} of {requests:,} requests"
+    text = f"{' '.join([*map(_searched, searched), ''])}Served {served:,} of {requests:,} requests"
     worst = max(summaries, key=lambda one: one.ttft_s.p99 if one.ttft_s else 0.0)
     if worst.ttft_s is not None and sums["ttft_s"]:
         shares = (
@@ -123,6 +138,16 @@ def sentence(summaries: Sequence[InferenceSummary]) -> str:
     if not all(one.is_sustained for one in summaries):
         text += " Not sustained: the queue of requests grows."
     return text
+
+
+def _searched(summary: InferenceSummary) -> str:
+    """Return a sentence on the result of a search. The requests that are reported are those of this number of users."""
+    too_large = min((one.users for one in summary.tries if not one.is_in_time), default=None)
+    if not summary.users_in_time:
+        return f"Users in time: fewer than {summary.users:,}, the smallest number tried."
+    if too_large is None:
+        return f"Users in time: {summary.users_in_time:,} and perhaps more; no larger number was tried."
+    return f"Users in time: {summary.users_in_time:,}; {too_large:,} are too many."
 
 
 def _total(summary: InferenceSummary, name: str) -> float:

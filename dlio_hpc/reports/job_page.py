@@ -242,7 +242,9 @@ def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Bl
     blocks: list[Block] = [measured]
     if summary.inference is not None:
         requests, moved = inference_rows.requests(summary.inference), inference_rows.blocks(summary.inference)
+        tried = Table("", inference_rows.TRIES, inference_rows.tries(summary.inference))
         blocks = [
+            *([tried] if summary.inference.tries else []),
             Table("", inference_rows.REQUESTS, requests, legend=inference_rows.REQUESTS_LEGEND),
             Table("", inference_rows.BLOCKS, moved, legend=inference_rows.BLOCKS_LEGEND),
         ]

@@ -44,7 +44,7 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
     for job in jobs:
         for run in job.runs:
             keys = run.run.workload.inference
-            if keys is not None and run.run.kind == "measure" and _served(run) is not None:
+            if keys is not None and keys.search is None and run.run.kind == "measure" and _served(run) is not None:
                 same = structs.replace(run.run.workload, inference=structs.replace(keys, users=1))
                 others = serialization.encode(same), job.plan.nodes, job.plan.ranks_per_node
                 groups.setdefault(others, {}).setdefault(keys.users, []).append(run)

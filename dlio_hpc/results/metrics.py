@@ -18,7 +18,7 @@ MetricName = Literal[
     "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s", "mkdir_per_s", "create_per_s",
     "write_per_s", "stat_per_s", "readdir_per_s", "open_read_close_per_s", "rename_per_s", "unlink_per_s",
     "rmdir_per_s", "kv_read_MBps", "kv_write_MBps", "kv_tokens_per_s", "kv_read_p99_s", "kv_write_p99_s", "ttft_p50_s",
-    "ttft_p95_s", "ttft_p99_s", "ttft_load_share", "kv_hit_share", "late_share",
+    "ttft_p95_s", "ttft_p99_s", "ttft_load_share", "kv_hit_share", "late_share", "users_in_time",
 ]  # fmt: skip
 # Metrics of opens and closes of sample files.
 OF_OPENS: frozenset[MetricName] = frozenset({"opens_per_s", "open_p99_s", "metadata_fraction"})
@@ -243,6 +243,13 @@ METRICS: dict[MetricName, Metric] = {
     "kv_hit_share": Metric(
         "tokens from storage", "share", True, "tokens read from storage / tokens of histories and prompts",
         "plan of the served requests", _NOT_INFERENCE, _served(lambda one: _share(one.storage_tokens, one.tokens)),
+    ),
+    "users_in_time": Metric(
+        "users in time", "", True,
+        "largest number of users whose requests have their first token within inference.target (99 %), are all served, "
+        "and do not queue up", "numbers of users that the epochs of a search try",
+        f"{_NOT_INFERENCE}; inference.search is not set",
+        _served(lambda one: None if one.users_in_time is None else float(one.users_in_time)),
     ),
     "late_share": Metric(
         "late requests", "share", False,

@@ -289,11 +289,25 @@ class PhaseSummary(Struct, frozen=True):
     """The rank that took longest for its operations, over all repeats."""
 
 
+class UserTry(Struct, frozen=True):
+    """A number of users that a search has tried in an epoch."""
+
+    users: int
+    """Number of users of the whole job."""
+    ttft_p99_s: float | None
+    """99th percentile of the time to the first token; null: there was no request."""
+    is_in_time: bool
+    """True if this percentile is at most inference.target, all requests were served, and no queue grew."""
+
+
 class InferenceSummary(Struct, frozen=True):
     """Requests of an inference workload, over all ranks and epochs. Times of requests count from their intended
-    arrival.
+    arrival. After a search (inference.search), only the epochs with users_in_time users are counted or, if that is 0,
+    those with the smallest number that was tried.
     """
 
+    users: int
+    """Number of users of the whole job."""
     requests: int
     """Number of requests that arrived."""
     served: int
@@ -355,6 +369,10 @@ class InferenceSummary(Struct, frozen=True):
     """Number of blocks that memory forgot, because it was full."""
     removed_blocks: int
     """Number of blocks that were removed from storage, because it was full."""
+    users_in_time: int | None = None
+    """Largest number of users in time that a search has tried; 0: all numbers were too large; null: no search."""
+    tries: tuple[UserTry, ...] = ()
+    """The numbers of users that a search has tried, in their order; empty: no search."""
 
     @property
     def tokens(self) -> int:

@@ -119,6 +119,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Maximum share of reads from storage in the time to the first token. Example: 50%"""
     min_kv_hit_share: units.LeastShare | None = None
     """Minimum share of tokens of histories and prompts that are read from storage. Example: 50%"""
+    min_users_in_time: Rate | None = None
+    """Minimum number of users whose requests have their first token within inference.target. Example: 64"""
     max_late_share: units.Share | None = None
     """Maximum share of requests that are late or not served. Example: 1%"""
     max_wait_p99: units.Latency | None = None

@@ -1495,12 +1495,15 @@ SYSTEM = (
           ("prompt.mean", "2000", ("mean: found 2000, which is not between min (16) and max (1000)",)),
           ("prompt.mean", "null", ("stdev needs mean",)),
           ("answer.max", "10", ("max: found 10, which is below min (16)",)),
+          ("search.most", "2", ("search.most: found 2, which is less than users (4), the number of the first try",)),
+          ("search", "64", ("inference.search: found 64; use a mapping, such as {most: 1024}",)),
           ("model", "llama", ("inference.model", "llama")),
           ("model", "'{layers: 1, kv_heads: 1, head_dim: 5}'",
            ("direct=true needs blocks of a multiple of 4096 bytes",)),
       )),
     *(Mistake(f"{key} beside inference", f"dlio-submit kv_cache_llama3_8b -s local --dry-run -S {key}", (says,))
       for key, says in (
+          ("train.epochs=1 -S inference.search.most=9", "inference.search: each epoch tries one number of users"),
           ("train.steps=3", "inference: leave train.steps out; inference.time is the length of an epoch"),
           ("compute.time=1s", "compute.time has no effect on inference; set inference.prefill and inference.decode"),
           ("metadata.files=3", "metadata and inference exclude each other; use two workloads"),

@@ -15,16 +15,20 @@ from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, InvalidRun
+from dlio_hpc.config import site, workload
 from dlio_hpc.config.inference_keys import CacheModel, InferenceKeys, Lengths
 from dlio_hpc.core import kv_blocks, kv_record, kv_serving, kv_summary
 from dlio_hpc.core.kv_blocks import BlockFiles, BlockPlace, BlockPool, Span
 from dlio_hpc.core.kv_record import InferenceRecord
 from dlio_hpc.core.kv_serving import KVServing, Served
+from dlio_hpc.core.loaders.inference import InferenceLoader
 from dlio_hpc.dataset import kv_requests, kv_tiers
 from dlio_hpc.dataset.kv_requests import KVRequest
 from dlio_hpc.dataset.kv_tiers import KVPlan
 from dlio_hpc.files import run_outputs
 from dlio_hpc.results.run_result import InferenceSummary
+from tests.support import planning
+from tests.support.ranks import work_on_ranks
 
 _MODEL = CacheModel(1, 4, 64, "fp16")  # 1 KiB a token
 _BLOCK = 4096
@@ -273,6 +277,43 @@ def test_the_time_limit_of_the_job_ends_an_epoch(tmp_path: Path, when: str) -> N
     _, served = _served(tmp_path, keys, cuts=lambda: when == "prepare" or time.perf_counter() - began > 0.3)
     assert served is None
     assert time.perf_counter() - began < 5
+
+
+def test_ranks_search_for_the_largest_number_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ranks try the same numbers, and the figures are those of the largest number in time."""
+    monkeypatch.setattr(kv_summary, "is_in_time", lambda summary, _: summary.users <= 5)
+    made = workload.load(
+        "kv_cache_llama3_8b",
+        ("inference.search.most=64", "inference.time=100ms", "inference.interval=100ms", "inference.decode=0",
+         "inference.model={layers: 1, kv_heads: 4, head_dim: 64}", "train.epochs=6"),
+    )  # fmt: skip
+    request = planning.Request(runs=tmp_path / "runs", data=tmp_path / "data", ranks_per_node=2)
+    run = planning.make(made, site.load("local"), request).runs[-1]
+    keys = run.workload.inference
+    assert keys is not None
+    records: list[list[InferenceRecord]] = [[], []]
+
+    def work(rank: int, comm: Any) -> None:
+        loader = InferenceLoader(comm, run, keys)
+        for _ in range(6):
+            for batch in loader.epoch(None, 0, 0, 0):  # type: ignore[arg-type]
+                assert batch.tally.served is not None
+                records[rank].append(batch.tally.served)
+                comm.bcast(None)
+
+    with _inside(tmp_path):
+        work_on_ranks(2, work)
+    columns = np.array([[one.columns for one in own] for own in records])
+    assert columns[..., kv_record.USERS].tolist() == [[4, 8, 6, 5, 5, 5]] * 2
+    histograms = np.array([[one.histograms for one in own] for own in records])
+    summary = kv_summary.of_ranks(columns, histograms, keys)
+    assert summary is not None
+    assert (summary.users, summary.users_in_time) == (5, 5)
+    assert [one.is_in_time for one in summary.tries] == [True, False, False, True, True, True]
+    assert summary.requests == int(columns[:, 3:, kv_record.ARRIVED].sum())
+    none = kv_summary.of_ranks(columns[:, 1:3], histograms[:, 1:3], keys)
+    assert none is not None
+    assert (none.users, none.users_in_time) == (6, 0)
 
 
 def test_the_summary_adds_ranks_and_epochs() -> None:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dlio_hpc.base import units
 from dlio_hpc.config.inference_keys import CACHE_MODELS, CacheModel, InferenceKeys, Lengths
-from dlio_hpc.dataset import kv_requests, kv_tiers
+from dlio_hpc.dataset import kv_requests, kv_search, kv_tiers
 from dlio_hpc.dataset.kv_requests import KVRequest
+from dlio_hpc.dataset.kv_search import UserCount
 from dlio_hpc.dataset.kv_tiers import KVPlan
 
 # num_hidden_layers, num_key_value_heads and hidden_size / num_attention_heads of config.json of meta-llama/Llama-3.1-8B
@@ -206,6 +207,29 @@ def test_blocks_of_earlier_turns_are_prepared_and_then_read() -> None:
     assert all(one.request.arrival >= 0 for one in plan.requests)
     cold: KVPlan = kv_tiers.plan(_keys(warm=False), kv_requests.of_rank(_keys(warm=False), 1, 0))
     assert not cold.prepared
+
+
+@given(first=st.integers(1, 500), most=st.integers(500, 2000), limit=st.integers(0, 2500))
+def test_a_search_comes_within_a_tenth_of_the_limit(first: int, most: int, limit: int) -> None:
+    tries: list[UserCount] = []
+    for _ in range(24):
+        users = kv_search.following(first, most, tries)
+        assert 1 <= users <= most
+        tries.append(UserCount(users, users <= limit))
+    low, high = kv_search.limits(tries)
+    assert low <= limit
+    if high is None:
+        assert low == most
+    else:
+        assert limit < high
+        assert high - low <= max(1, 0.1 * high)
+        assert kv_search.following(first, most, tries) == max(1, low)
+
+
+def test_a_number_that_fails_once_is_too_large() -> None:
+    tries = [UserCount(4, True), UserCount(8, True), UserCount(16, False), UserCount(8, False)]
+    assert kv_search.limits(tries) == (4, 8)
+    assert kv_search.following(4, 99, tries) == 6
 
 
 @pytest.mark.parametrize("capacity", [None, 800])

@@ -13,7 +13,7 @@ from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, inference_rows, job_banner, job_page, job_rows, user_limit
 from dlio_hpc.reports.page import Table
-from dlio_hpc.results.run_result import Distribution, Epoch, InferenceSummary, Result
+from dlio_hpc.results.run_result import Distribution, Epoch, InferenceSummary, Result, UserTry
 from tests.support import planning, studies
 
 _NOTHING = Distribution(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -25,8 +25,9 @@ def _times(mean: float) -> Distribution:
 
 def _requests(**given: Any) -> InferenceSummary:
     usual: dict[str, Any] = {
-        "requests": 100, "served": 100, "late": 0, "is_sustained": True, "wall_s": 60.0, "blocks_prepared": 50,
-        "blocks_read": 1000, "blocks_written": 200, "block_bytes": 2 << 20, "read_MBps": 1500.0, "write_MBps": 900.0,
+        "users": 4, "requests": 100, "served": 100, "late": 0, "is_sustained": True, "wall_s": 60.0,
+        "blocks_prepared": 50, "blocks_read": 1000, "blocks_written": 200, "block_bytes": 2 << 20, "read_MBps": 1500.0,
+        "write_MBps": 900.0,
         "read_rates": (1500.0,), "tokens_per_s": 12000.0, "ttft_s": _times(0.2), "queue_s": _times(0.02),
         "load_s": _times(0.15), "prefill_s": _times(0.03), "read_s": _times(0.001), "write_s": _times(0.002),
         "memory_tokens": 100, "storage_tokens": 600, "computed_tokens": 300, "dropped_blocks": 0, "removed_blocks": 0,
@@ -99,6 +100,26 @@ def test_a_run_that_reads_no_block_measures_no_storage(tmp_path: Path) -> None:
     assert banner.state == "not measured"
     assert "set inference.turns" in banner.text
     assert job_rows.main_rate(run) == ("KV write MB/s", 900.0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "in_time", "says"),
+    [
+        ((4, 8, 16), 8, "Users in time: 8; 16 are too many. Served"),
+        ((4, 8, 16), 16, "Users in time: 16 and perhaps more; no larger number was tried. Served"),
+        ((4, 2, 1), 0, "Users in time: fewer than 1, the smallest number tried. Served"),
+    ],
+)
+def test_the_result_of_a_search(tmp_path: Path, counts: tuple[int, ...], in_time: int, says: str) -> None:
+    tries = tuple(UserTry(users, 0.1 * users, users <= in_time) for users in counts)
+    served = _requests(users=in_time or 1, users_in_time=in_time, tries=tries)
+    _, run = _measured(tmp_path, served, "inference.search.most=64")
+    assert bottleneck._of_repeats([run]).startswith(says)
+    rows = inference_rows.tries(served)
+    assert [row[1] for row in rows] == [str(users) for users in counts]
+    assert [row[3] for row in rows] == ["yes" if users <= in_time else "no" for users in counts]
+    headers = [block.header for block in job_page._result(_job(tmp_path), run) if isinstance(block, Table)]
+    assert headers[0] == inference_rows.TRIES
 
 
 def test_tables_of_a_run(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ VALUES: dict[MetricName, float] = {
     **{metrics.of_phase(phase): 20.0 + place for place, phase in enumerate(PHASES)},
     "kv_read_MBps": 30.0, "kv_write_MBps": 31.0, "kv_tokens_per_s": 32.0, "kv_read_p99_s": 33.0, "kv_write_p99_s": 34.0,
     "ttft_p50_s": 35.0, "ttft_p95_s": 36.0, "ttft_p99_s": 37.0, "ttft_load_share": 0.25, "kv_hit_share": 0.3,
-    "late_share": 0.45,
+    "late_share": 0.45, "users_in_time": 46.0,
 }  # fmt: skip
 
 
@@ -41,7 +41,8 @@ def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
             read_MBps=30.0, write_MBps=31.0, tokens_per_s=32.0, read_s=SimpleNamespace(**vars(other), p99=33.0),
             write_s=SimpleNamespace(**vars(other), p99=34.0), load_s=SimpleNamespace(mean=2.0, max=104.0),
             ttft_s=SimpleNamespace(mean=8.0, p50=35.0, p95=36.0, p99=37.0, max=105.0), storage_tokens=3, tokens=10,
-            memory_tokens=5, late=2, requests=20, served=13,
+            memory_tokens=5, late=2, requests=20, served=13, users=47,
+            users_in_time=46,
         ),
         close_latency_s=SimpleNamespace(**vars(seconds), p99=103.0), opens=99, requests=100, steps=101, bytes_read=102,
     )  # fmt: skip
@@ -84,7 +85,8 @@ def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None
     higher = {name for name, metric in METRICS.items() if metric.is_higher_better}
     assert higher == {
         "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps", "opens_per_s",
-        "kv_read_MBps", "kv_write_MBps", "kv_tokens_per_s", "kv_hit_share", *map(metrics.of_phase, PHASES),
+        "kv_read_MBps", "kv_write_MBps", "kv_tokens_per_s", "kv_hit_share", "users_in_time",
+        *map(metrics.of_phase, PHASES),
     }  # fmt: skip
 
 

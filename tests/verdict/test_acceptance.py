@@ -77,6 +77,7 @@ LIMITED = [
     ("max_ttft_load_share", "ttft_load_share", 0.0008),
     ("min_kv_hit_share", "kv_hit_share", 0.0008),
     ("max_late_share", "late_share", 0.0008),
+    ("min_users_in_time", "users_in_time", 1.0),
     ("max_wait_p99", "wait_p99_s", 1e-5),
     ("max_checkpoint_safe", "checkpoint_safe_s", 1e-3),
     ("max_restore", "restore_s", 1e-3),
@@ -373,9 +374,11 @@ def test_some_shipped_workload_can_have_each_limited_metric(key: str) -> None:
     """A metric that a workload can have, but a run lacks, is a criterion that is not met."""
     lacking = structs.replace(run(), metrics={})
     outcomes = set()
-    for name in ("cosmoflow", "llama3_8b", "metadata_own", "metadata_with_bytes", "kv_cache_llama3_8b"):
-        keys = ("metadata.phases=null", "metadata.bytes=4KiB") if name == "metadata_with_bytes" else ()
-        made = workload.load(name.replace("with_bytes", "own"), keys)
+    for name in ("cosmoflow", "llama3_8b", "metadata_own", "metadata_with_bytes", "kv_cache_llama3_8b", "kv_search"):
+        keys: tuple[str, ...] = ("metadata.phases=null", "metadata.bytes=4KiB") if name == "metadata_with_bytes" else ()
+        if name == "kv_search":
+            keys = ("inference.search.most=99",)
+        made = workload.load({"kv_search": "kv_cache_llama3_8b"}.get(name, name.replace("with_bytes", "own")), keys)
         job = entry([lacking], workloads={KEY.settings: serialization.plain(made)})
         outcomes.add(_one(job, {key: 0.9 if key != "max_slowest_rank_ratio" else 1.2}).outcome)
     assert "fail" in outcomes
