@@ -94,6 +94,11 @@ def facts(keys: InferenceKeys, summary: InferenceSummary) -> Iterator[tuple[str,
     if summary.requests > summary.served:
         left = summary.requests - summary.served
         yield "unserved", f"{left:,} of {summary.requests:,} requests had not begun when inference.time was over"
+    if 0 < summary.served < _ENOUGH:
+        yield (
+            "few",
+            f"the p99 of {counted(summary.served, 'request')} is one of the slowest; set a longer inference.time",
+        )
     if summary.blocks_prepared:
         size = format_size(summary.blocks_prepared * summary.block_bytes)
         yield "prepared", f"{summary.blocks_prepared:,} blocks, {size}, were written before, and are not measured"
@@ -113,6 +118,8 @@ def facts(keys: InferenceKeys, summary: InferenceSummary) -> Iterator[tuple[str,
 
 
 _FILES = {"block": "a file each", "pool": "in a file for each rank"}
+# Number of requests from which on some are above the 99th percentile.
+_ENOUGH = 200
 NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"
 
 
