@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, InvalidRun
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.inference_keys import CacheModel, InferenceKeys, Lengths
-from dlio_hpc.core import kv_blocks, kv_record, kv_serving, kv_summary
+from dlio_hpc.core import cache_accounting, distributions, kv_blocks, kv_record, kv_serving, kv_summary, own_cost
 from dlio_hpc.core.kv_blocks import BlockFiles, BlockPlace, BlockPool, Span
 from dlio_hpc.core.kv_record import InferenceRecord
 from dlio_hpc.core.kv_serving import KVServing, Served
@@ -25,7 +26,8 @@ from dlio_hpc.core.loaders.inference import InferenceLoader
 from dlio_hpc.dataset import kv_requests, kv_tiers
 from dlio_hpc.dataset.kv_requests import KVRequest
 from dlio_hpc.dataset.kv_tiers import KVPlan
-from dlio_hpc.files import run_outputs
+from dlio_hpc.files import filesystem, run_outputs, storage_proofs
+from dlio_hpc.plan import cost
 from dlio_hpc.results.run_result import InferenceSummary
 from tests.support import planning
 from tests.support.ranks import work_on_ranks
@@ -314,6 +316,46 @@ def test_ranks_search_for_the_largest_number_of_users(tmp_path: Path, monkeypatc
     none = kv_summary.of_ranks(columns[:, 1:3], histograms[:, 1:3], keys)
     assert none is not None
     assert (none.users, none.users_in_time) == (6, 0)
+
+
+def test_the_space_and_the_bytes_of_a_job_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = planning.Request(runs=tmp_path / "runs", data=tmp_path / "data", ranks_per_node=2)
+    plan = planning.make(workload.load("kv_cache_llama3_8b"), site.load("local"), request)
+    run = plan.runs[-1]
+    keys = run.workload.inference
+    assert keys is not None
+    assert cost.require_space(run, 2).startswith(f"up to {units.format_size(kv_requests.most_bytes(keys, 2))} needed, ")
+    monkeypatch.setattr(filesystem, "free", lambda _: 1 << 20)
+    with pytest.raises(
+        ConfigError, match=r"blocks of the KV caches need up to .* has 1 MiB free; choose another --data"
+    ):
+        cost.require_space(run, 2)
+    of_rank = kv_tiers.plan(keys, kv_requests.of_rank(keys, 2, 0))
+    expected = cost.of_run(run, 1, 2, plan.site.expected_rates)
+    assert expected.bytes_read == 2 * 2 * keys.block_bytes * sum(of_rank.reads)
+    writes = sum(len(one.writes) for one in of_rank.requests) + len(of_rank.prepared)
+    assert expected.bytes_written == 2 * 2 * keys.block_bytes * writes
+    assert expected.seconds > 2 * keys.time
+
+
+def test_the_waits_of_an_engine_are_no_cost_of_the_benchmark() -> None:
+    steps = np.zeros((1, distributions.COLUMNS))
+    steps[0, distributions.READY] = 60.0
+    made = workload.load("kv_cache_llama3_8b")
+    assert own_cost.seconds(made, steps, 1.0, 0.0, 0.25) == 0.25
+
+
+def test_the_file_system_of_the_blocks_is_counted(tmp_path: Path) -> None:
+    request = planning.Request(runs=tmp_path / "runs", data=tmp_path, ranks_per_node=1)
+    run = planning.make(workload.load("kv_cache_llama3_8b"), site.load("local"), request).runs[-1]
+    node: Any = SimpleNamespace(rank=0, size=1, bcast=lambda value: value)
+    arrivals = cache_accounting.of_samples(node, run, 1)
+    arrivals.look(lambda: [str(tmp_path / "absent")])  # pages of blocks are not looked at
+    arrivals.begin()
+    columns = arrivals.end(0)
+    assert columns[cache_accounting.LOOKED] == 0
+    if filesystem.of(tmp_path).kind in storage_proofs.COUNTED:
+        assert arrivals.from_storage(columns) >= 0
 
 
 def test_the_summary_adds_ranks_and_epochs() -> None:
