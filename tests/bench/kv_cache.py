@@ -86,7 +86,8 @@ def main(folder: str, blocks: int) -> None:
             engine, plain, rest_s = (statistics.median(column) for column in rounds.T)
             ratio = statistics.median(rounds[:, 0] / rounds[:, 1])
             print(
-                f"{slots} slots: {engine:.0f} MB/s, plain {plain:.0f} MB/s, ratio {ratio:.2f}, rest {rest_s * 1e6:.0f} us"
+                f"{slots} slots: {engine:.0f} MB/s, plain {plain:.0f} MB/s, ratio {ratio:.2f}, "
+                f"{rest_s * 1e6:.0f} us of a request are in no part"
             )
     finally:
         os.chdir("/")
