@@ -62,8 +62,6 @@ def judge(directory: Path, plan: Plan, run: Run) -> LogVerdict:
     verdict = LogVerdict(path.name, None, log.job.library, reasons, workers=log.workers)
     if result is None or not log_faults.has_whole_counters(faults):
         return verdict
-    if run.workload.inference is not None:  # blocks are no files of a dataset, and are removed before the log is read
-        return verdict
     return _compared(verdict, log, plan, run, result, folder)
 
 

@@ -11,7 +11,7 @@ from dlio_hpc.base.units import format_size
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.dataset import checkpoint_files, kv_tiers, stored_parts
+from dlio_hpc.dataset import checkpoint_files, stored_parts
 from dlio_hpc.dataset.rank_shares import largest_share, share, steps_per_epoch
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan, Run
@@ -170,11 +170,6 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
         count = files[1] - files[0]
         per_file = workload.dataset.samples_per_file * _per_sample(workload.dataset, 1 << 20) + _PER_OPENING
         return count + extra_files, count * per_file + extra_requests
-    if workload.inference is not None:
-        blocks = kv_tiers.expected(workload.inference, plan.ranks)
-        size = plan.ranks * workload.inference.block_bytes
-        written = workload.train.epochs * (blocks.prepared + blocks.written) // size
-        return written, written + workload.train.epochs * blocks.read // size
     files_read, openings = _files_read(plan, run)
     samples = min(
         steps_per_epoch(workload, plan.ranks) * workload.reader.batch_size * workload.train.epochs,
