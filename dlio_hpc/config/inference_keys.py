@@ -147,9 +147,10 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Storage space of each rank. If it is full, the block that was used longest ago is removed; null: no limit.
     Example: 100 GiB
     """
-    file_layout: Literal["block", "pool"] = "block"
-    """block: a file for each block, which is opened and closed for each request; pool: a file for each rank, which
-    stays open and whose parts are used again.
+    file_layout: Literal["block", "sequence", "pool"] = "block"
+    """block: a file for each block; sequence: a file for each conversation, and one for the system prompt; pool: a file
+    for each rank, which stays open and whose parts are used again. Files of blocks and sequences are opened and closed
+    for each block that is read or written.
     """
     direct: bool = True
     """Read and write with O_DIRECT, which bypasses the page cache."""
@@ -203,6 +204,11 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
                 self.search is not None and self.users > self.search.most,
                 f"search.most: found {0 if self.search is None else self.search.most}, which is less than users "
                 f"({self.users}), the number of the first try; raise most, or lower users",
+            ),
+            (
+                self.file_layout == "sequence" and self.capacity is not None,
+                "file_layout=sequence cannot be combined with capacity, because the space of a block is freed only "
+                "with its file; set capacity=null, or file_layout=block",
             ),
             (
                 self.fewest_blocks_of_turns < 1,

@@ -268,8 +268,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         file are read in random order, if a file is only a few pages long, if files are mapped into memory, or if blocks
         of a KV cache are parts of one file.
         """
-        if self.inference is not None:  # the kernel reads ahead in a pool, and not beyond the file of a block
-            return self.inference.file_layout == "pool" and not self.inference.direct
+        if self.inference is not None:  # the kernel reads ahead, but not beyond the file
+            return self.inference.file_layout != "block" and not self.inference.direct
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
         is_small = dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES

@@ -1,32 +1,25 @@
-"""Blocks of KV caches on storage: a file for each block, or a pool file for each rank. Each call returns the times at
-which its system calls began and ended; contents are made and compared outside of these times.
+"""Blocks of KV caches on storage: a file for each block, for each conversation, or for each rank. Each call returns the
+times at which its system calls began and ended; contents are made and compared outside of these times.
 """
 
 import os
 import re
 from contextlib import suppress
-from typing import NamedTuple
 
 from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import write_all
+from dlio_hpc.dataset.kv_tiers import BlockPlace
 
 _POOL = "pool"
-_OWN = re.compile(rf"b\d+|{_POOL}", re.ASCII)
+_OWN = re.compile(rf"[bs]\d+|{_POOL}", re.ASCII)
 # Start and end of the system calls of a block.
 Span = tuple[float, float]
 
 
 class ShortBlock(OSError):
     """Error of a block that has fewer bytes than were written."""
-
-
-class BlockPlace(NamedTuple):
-    """A block on storage. serial: its number, which is never used again. slot: its part of the pool."""
-
-    serial: int
-    slot: int
 
 
 class BlockFiles:
@@ -87,6 +80,40 @@ class BlockFiles:
             os.rmdir(self.folder)
 
 
+class SequenceFiles(BlockFiles):
+    """A file for each conversation. Its blocks follow each other. They are removed only with the folder."""
+
+    def path(self, place: BlockPlace) -> str:
+        return f"{self.folder}/s{place.sequence}"
+
+    def write(self, place: BlockPlace, data: memoryview) -> Span:
+        """Write a block to the file of its conversation."""
+        path, flags = self.path(place), os.O_WRONLY | os.O_CREAT | self._more
+        began = now()
+        with darshan_fd_gate.opening():
+            file = os.open(path, flags, 0o666)
+        try:
+            _write(file, data, place.part * self._size)
+            if self._fsync:
+                os.fsync(file)
+        finally:
+            with darshan_fd_gate.closing():
+                os.close(file)
+        return began, now()
+
+    def read(self, place: BlockPlace, data: memoryview) -> Span:
+        path, flags = self.path(place), os.O_RDONLY | self._more
+        began = now()
+        with darshan_fd_gate.opening():
+            file = os.open(path, flags)
+        try:
+            _fill(file, data, place.part * self._size)
+        finally:
+            with darshan_fd_gate.closing():
+                os.close(file)
+        return began, now()
+
+
 class BlockPool(BlockFiles):
     """A file with a part for each block, which stays open. A part is used again after its block was removed."""
 
@@ -101,10 +128,9 @@ class BlockPool(BlockFiles):
 
     def write(self, place: BlockPlace, data: memoryview) -> Span:
         """Write a block to its part of the file."""
-        at, done = place.slot * self._size, 0
+        at = place.slot * self._size
         began = now()
-        while done < len(data):
-            done += os.pwrite(self._file, data[done:], at + done)
+        _write(self._file, data, at)
         if self._fsync:
             os.fsync(self._file)
         return began, now()
@@ -124,10 +150,20 @@ class BlockPool(BlockFiles):
         super().close()
 
 
+_LAYOUTS = {"block": BlockFiles, "sequence": SequenceFiles, "pool": BlockPool}
+
+
 def opened(folder: str, keys: InferenceKeys) -> BlockFiles:
     """Make the folder of a rank, and return its blocks."""
     os.mkdir(folder)
-    return BlockPool(folder, keys) if keys.file_layout == "pool" else BlockFiles(folder, keys)
+    return _LAYOUTS[keys.file_layout](folder, keys)
+
+
+def _write(file: int, data: memoryview, at: int) -> None:
+    """Write all of `data` to an open file from the offset `at` on."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(file, data[done:], at + done)
 
 
 def _fill(file: int, data: memoryview, at: int) -> None:

@@ -23,9 +23,9 @@ from dlio_hpc.core import buffers, content, kv_record
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.file_comparison import difference
-from dlio_hpc.core.kv_blocks import BlockFiles, BlockPlace, ShortBlock, Span
+from dlio_hpc.core.kv_blocks import BlockFiles, ShortBlock, Span
 from dlio_hpc.core.kv_record import InferenceRecord, RequestTimes
-from dlio_hpc.dataset.kv_tiers import BlockWrite, KVPlan
+from dlio_hpc.dataset.kv_tiers import BlockPlace, BlockWrite, KVPlan
 from dlio_hpc.files import filesystem
 
 # Longest time between two looks at the time limit of the job.
@@ -64,7 +64,7 @@ class KVServing:
         self._is_begun = bytearray(len(plan.requests))
         self._is_done = bytearray(len(plan.requests))
         self._settled = threading.Condition()  # guards the states of blocks
-        self._is_written = bytearray(len(plan.slots))
+        self._is_written = bytearray(len(plan.places))
         self._reads_left = list(plan.reads)
         self._began = 0.0
         self._reads: list[Span] = []
@@ -90,7 +90,7 @@ class KVServing:
                 raise self._storage_fault("write", fault, place) from fault
             self._is_written[place.serial] = True
 
-        places = [BlockPlace(*one) for one in self._plan.prepared]
+        places = [self._plan.places[serial] for serial in self._plan.prepared]
         with ThreadPoolExecutor(self._keys.slots, "kv-prepare") as pool:
             for _ in pool.map(write, places):
                 if self._cuts():
@@ -199,7 +199,7 @@ class KVServing:
 
     def _read(self, serial: int, row: Rows) -> float:
         """Read a block, and return the seconds of its system calls."""
-        place = self._place(serial)
+        place = self._plan.places[serial]
         try:
             span = self._blocks.read(place, row.data)
         except OSError as fault:
@@ -216,8 +216,8 @@ class KVServing:
         """Remove blocks if storage is full, and write a block."""
         for serial in write.removed:
             self._settle(partial(self._is_unused, serial))
-            self._remove(self._place(serial))
-        place = BlockPlace(write.serial, write.slot)
+            self._remove(self._plan.places[serial])
+        place = self._plan.places[write.serial]
         self._filled(row, write.serial)
         try:
             span = self._blocks.write(place, row.data)
@@ -260,9 +260,6 @@ class KVServing:
             self._ended.wait(seconds)
         if self._ended.is_set():
             raise _Ended
-
-    def _place(self, serial: int) -> BlockPlace:
-        return BlockPlace(serial, self._plan.slots[serial])
 
     def _memory(self) -> Rows:
         """Return memory for a block, aligned for O_DIRECT."""

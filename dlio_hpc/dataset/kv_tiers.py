@@ -19,14 +19,23 @@ BlockName = tuple[int, int, int]
 _SHARED = -1
 
 
-class BlockWrite(NamedTuple):
-    """A block that a request writes. serial: number of the block in the order of writing. slot: part of the pool that
-    it uses. token: tokens of the answer that exist when the block is full; 0: the prompt fills it. removed: serials of
-    blocks that are removed before.
+class BlockPlace(NamedTuple):
+    """A block on storage. serial: its number in the order of writing, which is never used again. slot: its part of the
+    pool. sequence: number of its conversation; 0: the system prompt. part: its number in the conversation.
     """
 
     serial: int
     slot: int
+    sequence: int
+    part: int
+
+
+class BlockWrite(NamedTuple):
+    """A block that a request writes. token: tokens of the answer that exist when the block is full; 0: the prompt fills
+    it. removed: serials of blocks that are removed before.
+    """
+
+    serial: int
     token: int
     removed: tuple[int, ...]
 
@@ -47,14 +56,14 @@ class ServedRequest(NamedTuple):
 
 
 class KVPlan(NamedTuple):
-    """The work of a rank in an epoch. prepared: serial and slot of each block that is written before the first request
-    arrives. requests: in the order in which they arrive. slots: slot of each serial. reads: number of reads of each
+    """The work of a rank in an epoch. prepared: serials of the blocks that are written before the first request
+    arrives. requests: in the order in which they arrive. places: place of each serial. reads: number of reads of each
     serial.
     """
 
-    prepared: tuple[tuple[int, int], ...]
+    prepared: tuple[int, ...]
     requests: tuple[ServedRequest, ...]
-    slots: tuple[int, ...]
+    places: tuple[BlockPlace, ...]
     reads: tuple[int, ...]
 
 
@@ -109,7 +118,8 @@ class Tiers:
         self._keys = keys
         self.memory = Tier(keys.memory // keys.block_bytes)
         self.storage = Tier(None if keys.capacity is None else keys.capacity // keys.block_bytes)
-        self.slots: list[int] = []
+        self.places: list[BlockPlace] = []
+        self._sequences: dict[tuple[int, int], int] = {(_SHARED, _SHARED): 0}
         self._free: list[int] = []
         self._used = 0
 
@@ -176,20 +186,21 @@ class Tiers:
     def _write(self, name: BlockName, token: int) -> BlockWrite:
         """Write a block to storage. If storage is full, make room first."""
         removed = self.storage.room()
-        self._free += [self.slots[serial] for serial in removed]
+        self._free += [self.places[serial].slot for serial in removed]
         if not self._free:
             self._free.append(self._used)
             self._used += 1
-        serial = len(self.slots)
-        self.slots.append(self._free.pop())
+        serial, (user, conversation, part) = len(self.places), name
+        sequence = self._sequences.setdefault((user, conversation), len(self._sequences))
+        self.places.append(BlockPlace(serial, self._free.pop(), sequence, part))
         self.storage.blocks[name] = serial
-        return BlockWrite(serial, self.slots[serial], token, tuple(removed))
+        return BlockWrite(serial, token, tuple(removed))
 
 
 def plan(keys: InferenceKeys, requests: Iterable[KVRequest]) -> KVPlan:
     """Return the plan of a rank for its requests, which are in the order in which they arrive."""
     tiers, made = Tiers(keys), []
-    prepared: tuple[tuple[int, int], ...] | None = None
+    prepared: tuple[int, ...] | None = None
     for request in requests:
         if request.arrival >= 0 and prepared is None:
             prepared = _stored(tiers)
@@ -198,11 +209,11 @@ def plan(keys: InferenceKeys, requests: Iterable[KVRequest]) -> KVPlan:
             made.append(served)
     if prepared is None:
         prepared = _stored(tiers)
-    reads = [0] * len(tiers.slots)
+    reads = [0] * len(tiers.places)
     for one in made:
         for serial in one.reads:
             reads[serial] += 1
-    return KVPlan(prepared, tuple(made), tuple(tiers.slots), tuple(reads))
+    return KVPlan(prepared, tuple(made), tuple(tiers.places), tuple(reads))
 
 
 @functools.lru_cache(64)
@@ -213,6 +224,6 @@ def expected(keys: InferenceKeys, ranks: int) -> BlockBytes:
     return BlockBytes(*(count * keys.block_bytes * ranks for count in counts))
 
 
-def _stored(tiers: Tiers) -> tuple[tuple[int, int], ...]:
-    """Return the serial and the slot of each block on storage, in the order of the serials."""
-    return tuple((serial, tiers.slots[serial]) for serial in sorted(tiers.storage.blocks.values()))
+def _stored(tiers: Tiers) -> tuple[int, ...]:
+    """Return the serials of the blocks on storage, in ascending order."""
+    return tuple(sorted(tiers.storage.blocks.values()))

@@ -117,7 +117,7 @@ def facts(keys: InferenceKeys, summary: InferenceSummary) -> Iterator[tuple[str,
         yield "verified", f"{summary.blocks_read:,} blocks read had the content that was written"
 
 
-_FILES = {"block": "a file each", "pool": "in a file for each rank"}
+_FILES = {"block": "a file each", "sequence": "in a file for each conversation", "pool": "in a file for each rank"}
 # Number of requests from which on some are above the 99th percentile.
 _ENOUGH = 200
 NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"

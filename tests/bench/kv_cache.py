@@ -16,10 +16,10 @@ from dlio_hpc.base import units
 from dlio_hpc.config.inference_keys import InferenceKeys, Lengths
 from dlio_hpc.core import buffers, kv_blocks, kv_summary
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.kv_blocks import BlockPlace
 from dlio_hpc.core.kv_serving import KVServing
 from dlio_hpc.dataset import kv_tiers
 from dlio_hpc.dataset.kv_requests import KVRequest
+from dlio_hpc.dataset.kv_tiers import BlockPlace
 
 _ROUNDS, _USERS, _TOKENS = 5, 16, 16
 
@@ -47,7 +47,7 @@ def _round(slots: int, blocks: int) -> tuple[float, float, float]:
     serving.prepare()
     served = serving.serve()
     assert served is not None
-    plain = _plain([BlockPlace(*one) for one in plan.prepared], keys, slots)
+    plain = _plain([plan.places[serial] for serial in plan.prepared], keys, slots)
     files.close()
     summary = kv_summary.of_ranks(served.record.columns[None, None], served.record.histograms[None, None], keys)
     assert summary is not None

@@ -1486,6 +1486,8 @@ SYSTEM = (
       for key, value, says in (
           ("capacity", "1MiB", ("capacity: found 1 MiB, which is less than a block (2 MiB); raise capacity",)),
           ("block_tokens", "10000", ("block_tokens: a block has 1.221 GiB, and at most 1 GiB are possible",)),
+          ("capacity", "1GiB -S inference.file_layout=sequence",
+           ("file_layout=sequence cannot be combined with capacity",)),
           ("block_tokens", "4000", ("which fill no block of 4,000; lower block_tokens",)),
           ("time", "0", ("time: requests need time to arrive; set it, such as 60 s",)),
           ("interval", "0", ("interval: set the mean time from an answer to the next request",)),

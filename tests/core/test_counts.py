@@ -220,9 +220,11 @@ _KV = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", ["block", "pool"])
+@pytest.mark.parametrize(
+    ("layout", "limit"),
+    [("block", "null"), ("sequence", "null"), ("pool", "null"), ("block", "400KiB"), ("pool", "400KiB")],
+)
 @pytest.mark.parametrize("direct", ["true", "false"])
-@pytest.mark.parametrize("limit", ["null", "400KiB"])
 def test_a_kv_cache_reads_and_writes_each_block_in_one_request(
     tmp_path: Path, layout: str, direct: str, limit: str
 ) -> None:

@@ -19,13 +19,13 @@ from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, In
 from dlio_hpc.config import site, workload
 from dlio_hpc.config.inference_keys import CacheModel, InferenceKeys, Lengths
 from dlio_hpc.core import cache_accounting, distributions, kv_blocks, kv_record, kv_serving, kv_summary, own_cost
-from dlio_hpc.core.kv_blocks import BlockFiles, BlockPlace, BlockPool, Span
+from dlio_hpc.core.kv_blocks import BlockFiles, BlockPool, Span
 from dlio_hpc.core.kv_record import InferenceRecord
 from dlio_hpc.core.kv_serving import KVServing, Served
 from dlio_hpc.core.loaders.inference import InferenceLoader
 from dlio_hpc.dataset import kv_requests, kv_tiers
 from dlio_hpc.dataset.kv_requests import KVRequest
-from dlio_hpc.dataset.kv_tiers import KVPlan
+from dlio_hpc.dataset.kv_tiers import BlockPlace, KVPlan
 from dlio_hpc.files import filesystem, run_outputs, storage_proofs
 from dlio_hpc.plan import cost
 from dlio_hpc.results.run_result import InferenceSummary
@@ -77,9 +77,9 @@ def _served(
         names = set(os.listdir("kv/0/0"))
         if keys.file_layout == "block" and served is not None:
             removed = {serial for one in made.requests for write in one.writes for serial in write.removed}
-            assert names <= {f"b{serial}" for serial in range(len(made.slots))}
+            assert names <= {f"b{serial}" for serial in range(len(made.places))}
             if served.record.columns[kv_record.SERVED] == len(made.requests):
-                there = {serial for serial, _ in made.prepared}
+                there = set(made.prepared)
                 there |= {write.serial for one in made.requests for write in one.writes}
                 assert names == {f"b{serial}" for serial in there - removed}
         assert not run_outputs.foreign(folder)
@@ -96,9 +96,14 @@ def _summary(served: Served | None, keys: InferenceKeys) -> InferenceSummary:
     return summary
 
 
-@pytest.mark.parametrize("layout", ["block", "pool"])
+_LIMITED = {"memory": units.Size(3 * _BLOCK), "capacity": units.Size(9 * _BLOCK)}
+
+
 @pytest.mark.parametrize("direct", [True, False])
-@pytest.mark.parametrize("limits", [{}, {"memory": units.Size(3 * _BLOCK), "capacity": units.Size(9 * _BLOCK)}])
+@pytest.mark.parametrize(
+    ("layout", "limits"),
+    [("block", {}), ("sequence", {}), ("pool", {}), ("block", _LIMITED), ("pool", _LIMITED)],
+)
 def test_a_rank_reads_and_writes_the_blocks_of_its_plan(
     tmp_path: Path, layout: Any, direct: bool, limits: dict[str, Any]
 ) -> None:

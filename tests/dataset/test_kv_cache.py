@@ -182,24 +182,27 @@ def test_no_two_blocks_have_the_same_part_of_the_pool(
     keys = _keys(capacity=None if storage is None else units.Size(storage * 16))
     plan = kv_tiers.plan(keys, _drawn(keys, drawn))
     assert plan.reads == tuple(
-        sum(one.reads.count(serial) for one in plan.requests) for serial in range(len(plan.slots))
+        sum(one.reads.count(serial) for one in plan.requests) for serial in range(len(plan.places))
     )
     held: dict[int, int] = {}
     for one in plan.requests:
-        assert all(held[plan.slots[serial]] == serial for serial in one.reads)
+        assert all(held[plan.places[serial].slot] == serial for serial in one.reads)
         for write in one.writes:
             for serial in write.removed:
-                assert held.pop(plan.slots[serial]) == serial
-            assert write.slot not in held
-            assert write.slot == plan.slots[write.serial]
-            held[write.slot] = write.serial
+                assert held.pop(plan.places[serial].slot) == serial
+            place = plan.places[write.serial]
+            assert place.serial == write.serial
+            assert place.slot not in held
+            held[place.slot] = write.serial
         assert storage is None or len(held) <= storage
-    assert storage is None or max(plan.slots, default=0) < storage
+    parts = [(place.sequence, place.part) for place in plan.places]
+    assert storage is not None or len(set(parts)) == len(parts)
+    assert storage is None or max((place.slot for place in plan.places), default=0) < storage
 
 
 def test_blocks_of_earlier_turns_are_prepared_and_then_read() -> None:
     plan = kv_tiers.plan(_keys(), kv_requests.of_rank(_keys(), 1, 0))
-    prepared = {serial for serial, _ in plan.prepared}
+    prepared = set(plan.prepared)
     written = {write.serial for one in plan.requests for write in one.writes}
     assert prepared
     assert not prepared & written
@@ -237,5 +240,5 @@ def test_the_space_that_is_asked_for_suffices(capacity: int | None) -> None:
     keys = _keys(system_prompt=9, capacity=None if capacity is None else units.Size(capacity))
     for ranks in (1, 3):
         plans = [kv_tiers.plan(keys, kv_requests.of_rank(keys, ranks, rank)) for rank in range(ranks)]
-        needed = sum(len(set(plan.slots)) for plan in plans) * keys.block_bytes
+        needed = sum(len({place.slot for place in plan.places}) for plan in plans) * keys.block_bytes
         assert needed <= kv_requests.most_bytes(keys, ranks) <= (capacity or 10**9) * ranks

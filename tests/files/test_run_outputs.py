@@ -14,7 +14,8 @@ _OURS = (
     "0/0/f0.0", "0/0/3/f17.0.r", "2/shared/12/f3.11", "rank00000-summary", "rank00012-0.ckpt", "rank123456-0.ckpt",
     "checkpoint001-rank00000-3.pt", "zero_pp_rank_0_mp_rank_3_optim_states.pt", "model_0_model_states.ckpt",
     "layer_17-model_3_model_states.weights.h5", "zero_pp_rank_1_mp_rank_0_model_states.pt", "checkpoint/.metadata",
-    "kv/0/3/b12", "kv/1/0/pool", "checkpoint/__3_0.distcp", "checkpoint012/__3_0.distcp", "checkpoint/.metadata.tmp",
+    "kv/0/3/b12", "kv/1/0/pool", "kv/1/3/s0", "checkpoint/__3_0.distcp", "checkpoint012/__3_0.distcp",
+    "checkpoint/.metadata.tmp",
 )  # fmt: skip
 _FOREIGN = (
     "thesis.txt", "0/notes", "0/f1.0", "0/0/thesis/ch1.tex", "model.pt", "checkpoint/thesis.pt", "0/0/d1.0",
