@@ -157,7 +157,9 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     fsync: bool = False
     """Call fsync after each block that is written."""
     verify: bool = False
-    """Compare each block that is read with what was written. The comparison is not part of any latency."""
+    """Compare each block that is read with what was written. The comparison is not part of the latency of a block, but
+    of the time to the first token.
+    """
     slots: Annotated[int, Meta(ge=1, le=_MOST_SLOTS)] = 8
     """Number of requests that a rank serves at the same time, each by a thread that has memory for one block. A request
     reads its blocks one after the other. Example: 16
