@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
 import pytest
 
 from dlio_hpc.base import serialization, units
@@ -239,6 +240,9 @@ def test_a_kv_cache_reads_and_writes_each_block_in_one_request(
     assert writes == [size] * (served.blocks_prepared + served.blocks_written)
     assert summary.bytes_read == sum(reads) > 0
     assert bool(served.removed_blocks) == (limit != "null")
+    with h5py.File(rundir.run_directory(tmp_path, run.number, run.name) / rundir.TIMELINE) as timeline:
+        assert timeline["ranks/checkpoint_bytes"][:].sum() == size * served.blocks_written
+        assert timeline["ranks/bytes_read"][:].sum() == size * served.blocks_read
     assert not Path(run.outputs).exists()
 
 
