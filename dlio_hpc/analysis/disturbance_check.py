@@ -29,7 +29,9 @@ def remarks(result: Result) -> list[str]:
     makes the run inconclusive.
     """
     computed = _described(result.summary, ("compute",), "computation took {} longer than requested, of {}")
-    return [*([computed] if computed else []), *_throttled(result.disturbance), *_outlying(result.epochs)]
+    searches = bool(result.summary and result.summary.inference and result.summary.inference.tries)
+    epochs = [] if searches else result.epochs  # epochs of a search have different numbers of users
+    return [*([computed] if computed else []), *_throttled(result.disturbance), *_outlying(epochs)]
 
 
 def _throttled(disturbance: Disturbance | None) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.base.units import counted, format_size, rounded_up
+from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.dataset import minimum_size
 from dlio_hpc.files import storage_proofs
@@ -78,9 +79,10 @@ class Storage(Struct, frozen=True):
     Darshan; None without Darshan. advice: options of dlio-submit that avoid the cache. is_written: whether the run has
     only checkpoints, which it writes and may also read. unwritten: reason why these checkpoints may be in memory; None
     if they reached storage. remarks: a sentence if evaluation passes may not have read storage, and a sentence if the
-    checkpoints of a run that reads samples may not have reached storage. The remarks do not change the outcome, which
-    depends on the samples. is_metadata: whether the run made operations of a metadata workload. opens_doubt: reason why
-    the node may have answered the opens of sample files; empty if there is none, or if the run opens no such file.
+    checkpoints of a run that reads samples, or the blocks of a KV cache, may not have reached storage. The remarks do
+    not change the outcome, which depends on what was read. is_metadata: whether the run made operations of a metadata
+    workload. opens_doubt: reason why the node may have answered the opens of sample files; empty if there is none, or
+    if the run opens no such file.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -174,14 +176,18 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None, probe: Sto
 
 
 def _remarks(run: Run, result: Result) -> Iterator[str]:
-    """Yield a sentence if evaluation passes may not have read storage, and a sentence if the checkpoints of a run that
-    reads samples may not have reached storage.
+    """Yield a sentence if evaluation passes may not have read storage, a sentence if the checkpoints of a run that
+    reads samples may not have reached storage, and a sentence if the blocks of a KV cache may not have reached it.
     """
     passes = result.summary and result.summary.evaluation
     if passes and run.evaluation is not None and (doubt := _evaluated(run.evaluation, result, passes).doubt):
         yield doubt
     if result.summary and result.summary.checkpoint and not _only_writes(run) and (reason := _unwritten(run, result)):
         yield reason
+    keys = run.workload.inference
+    served = result.summary and result.summary.inference
+    if keys is not None and served and served.blocks_written and not (keys.direct or keys.fsync):
+        yield "the blocks that were written may still be in memory: set inference.direct or inference.fsync"
 
 
 def _evaluated(run: Run, result: Result, passes: EvaluationSummary) -> EpochStorage:
@@ -323,7 +329,7 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     counted = _counted(kind, facts, traffic)
     resident, proofs = _resident(run, result, epoch), storage_proofs.of(kind, facts)
     cached, source = counted.cached, counted.source
-    if cached is None and run.workload.reader.direct and proofs.direct:
+    if cached is None and run.workload.is_direct and proofs.direct:
         cached, source = 0.0, _BYPASSED
     elif cached is None and resident is not None and (proofs.pages or resident > LIMIT):
         cached, source = resident, "pages in memory before the epoch"
@@ -488,7 +494,7 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
 
 
 def _bypasses_pages(run: Run, result: Result) -> bool:
-    return run.workload.reader.direct and storage_proofs.bypasses_pages(result.file_system, result.cache_facts)
+    return run.workload.is_direct and storage_proofs.bypasses_pages(result.file_system, result.cache_facts)
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch, reason: str) -> tuple[float | None, str]:
@@ -518,7 +524,21 @@ def _advice(run: Run, result: Result, epochs: Sequence[EpochStorage]) -> Iterato
         if not checkpoint.reorder and result.nodes > 1:
             yield "-S checkpoint.reorder=1 (each node reads what another node wrote)"
         return
+    if run.workload.inference is not None:
+        yield from _advice_on_blocks(run.workload.inference, result)
+        return
     yield from _advice_on_samples(run, result)
+
+
+def _advice_on_blocks(keys: InferenceKeys, result: Result) -> Iterator[str]:
+    kind, facts = result.file_system, result.cache_facts
+    proofs: Proofs = storage_proofs.of(kind, facts)
+    if not keys.direct and _reaches_storage(kind, facts):
+        yield "-S inference.direct=true (O_DIRECT)"
+    if proofs.remedy:
+        yield proofs.remedy
+    if not proofs.count and not proofs.direct:
+        yield f"--data on a file system other than {kind}: nothing on this one shows whether storage was read"
 
 
 def _advice_on_samples(run: Run, result: Result) -> Iterator[str]:

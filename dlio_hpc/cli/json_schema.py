@@ -73,9 +73,9 @@ _WRITTEN: dict[Any, Schema] = {
     units.LeastShare: {"type": "number"},
 }
 # Keys of which one alternative suffices, instead of the fields without a default. A scan of existing files sets the
-# layout of a dataset. A workload without a dataset writes checkpoints, or makes operations on files.
+# layout of a dataset. A workload without a dataset writes checkpoints, makes operations on files, or keeps KV caches.
 ALTERNATIVES: dict[type, tuple[list[str], list[list[str]]]] = {
-    Workload: (["name"], [["dataset"], ["checkpoint"], ["metadata"]]),
+    Workload: (["name"], [["dataset"], ["checkpoint"], ["metadata"], ["inference"]]),
     Dataset: (
         ["format"],
         [["files", "samples_per_file", "sample"], ["files", "samples_per_file", "columns"], ["existing"]],

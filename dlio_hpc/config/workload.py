@@ -16,6 +16,7 @@ from dlio_hpc.config import shipped, workload_rules
 from dlio_hpc.config.checkpoint_keys import Checkpoint
 from dlio_hpc.config.dataset_keys import Column, Dataset
 from dlio_hpc.config.dlio_benchmark import hydra_settings, workload_files
+from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader, fits_blocks
 from dlio_hpc.config.site import Site
@@ -38,6 +39,10 @@ _OPTIONS = {
 SHORT_FORMS: dict[str, type] = {
     "dataset.subfolders": int, "dataset.chunk": units.Size, "dataset.existing": str, "compute.time": units.Seconds,
 }  # fmt: skip
+
+
+# Sections that replace the dataset, and the workloads that have them.
+OWN_SECTIONS = {"metadata": "a metadata workload", "inference": "an inference workload"}
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,17 +110,38 @@ class Evaluation(Struct, frozen=True, forbid_unknown_fields=True):
     """Time of a step of a pass; null: the value of compute.time. Example: {mean: 5 ms}"""
 
 
-def _check_metadata(workload: "Workload", keys: MetadataKeys) -> None:
-    """Raise ValueError if a metadata workload has keys of other workloads."""
+def _check_without_dataset(workload: "Workload") -> None:
+    """Raise ValueError if a metadata or an inference workload has keys of other workloads."""
+    is_metadata = workload.metadata is not None
+    section, step, instead = (
+        ("metadata", "phase", "metadata.phases selects the phases")
+        if is_metadata
+        else ("inference", "epoch", "inference.time is the length of an epoch")
+    )
     serialization.refuse(
         (
-            workload.dataset.facts.holds_data,
-            "metadata is for workloads without a dataset; remove dataset",
+            is_metadata and workload.inference is not None,
+            "metadata and inference exclude each other; use two workloads",
         ),
-        (workload.checkpoint is not None, "metadata and checkpoint exclude each other; use two workloads"),
-        (workload.evaluation is not None, "metadata and evaluation exclude each other; leave evaluation out"),
-        (workload.reader.batch_size != 1, "metadata: each step is a phase; leave reader.batch_size at 1"),
-        (workload.train.steps is not None, "metadata: leave train.steps out; metadata.phases selects the phases"),
+        (
+            workload.dataset.facts.holds_data,
+            f"{section} is for workloads without a dataset; remove dataset",
+        ),
+        (workload.checkpoint is not None, f"{section} and checkpoint exclude each other; use two workloads"),
+        (workload.evaluation is not None, f"{section} and evaluation exclude each other; leave evaluation out"),
+        (
+            workload.reader.batch_size != 1,
+            f"{section}: each step is a{'n' * (not is_metadata)} {step}; leave reader.batch_size at 1",
+        ),
+        (workload.train.steps is not None, f"{section}: leave train.steps out; {instead}"),
+        (
+            workload.inference is not None and workload.inference.search is not None and workload.train.epochs < 2,
+            "inference.search: each epoch tries one number of users; set train.epochs, such as 8",
+        ),
+        (
+            not is_metadata and bool(workload.compute.time.mean),
+            "compute.time has no effect on inference; set inference.prefill and inference.decode",
+        ),
     )
 
 
@@ -141,6 +167,10 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """Computation that each step emulates."""
     metadata: MetadataKeys | None = None
     """Operations on files and directories instead of a dataset; null: none. Example: {files: 10000}"""
+    inference: InferenceKeys | None = None
+    """Requests to a language model whose KV cache is on storage, instead of a dataset; null: none. Example: {users: 8,
+    time: 60 s, interval: 20 s, prompt: {mean: 500}, answer: {mean: 200}}
+    """
     checkpoint: Checkpoint | None = None
     """Checkpoints to write. null: no checkpoints. {} (all keys at their defaults): the checkpoints of the DLIO paper.
     """
@@ -160,10 +190,11 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
                 self.dataset.of_files(self.evaluation.files, self.dataset.samples_per_file)
             except ValueError as fault:
                 raise ValueError(f"evaluation.files: {fault}") from fault
-        if self.metadata is not None:
-            _check_metadata(self, self.metadata)
-            steps = structs.replace(self.dataset, files=1, samples_per_file=len(self.metadata.order))
-            structs.force_setattr(self, "dataset", steps)  # a step is a phase
+        if self.has_own_loader:
+            _check_without_dataset(self)
+            number = 1 if self.metadata is None else len(self.metadata.order)
+            steps = structs.replace(self.dataset, files=1, samples_per_file=number)
+            structs.force_setattr(self, "dataset", steps)  # a step is a phase, or an epoch of requests
         if self.only_writes_checkpoints and self.dataset.facts.holds_data:
             raise ValueError(
                 "checkpoint.writes is for workloads without a dataset; set checkpoint.every_steps, or remove dataset"
@@ -196,15 +227,22 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def writes_outputs(self) -> bool:
-        """Whether a run writes checkpoints, auxiliary files, or the files of a metadata workload."""
-        if self.metadata is not None:
+        """Whether a run writes checkpoints, auxiliary files, or the files of a metadata or an inference workload."""
+        if self.has_own_loader:
             return True
         return self.checkpoint is not None or any(side.access == "write" for side in self.dataset.auxiliary_files)
 
     @property
     def reads_samples(self) -> bool:
         """Whether steps read samples. If they do not, samples/s and AU have no meaning."""
-        return self.metadata is None and not self.only_writes_checkpoints
+        return not self.has_own_loader and not self.only_writes_checkpoints
+
+    @property
+    def has_own_loader(self) -> bool:
+        """Whether steps do something else than read samples or write checkpoints: operations on files, or requests to a
+        language model.
+        """
+        return self.metadata is not None or self.inference is not None
 
     @property
     def only_writes_checkpoints(self) -> bool:
@@ -216,7 +254,16 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         """What the steps do, as the subject of a sentence."""
         if self.metadata is not None:
             return "a metadata workload"
+        if self.inference is not None:
+            return "an inference workload"
         return "a workload that only writes checkpoints" if self.only_writes_checkpoints else "a training"
+
+    @property
+    def steps_in_words(self) -> str:
+        """The steps of this workload, in a sentence with their number."""
+        if self.metadata is not None:
+            return "phases"
+        return "epochs of requests" if self.inference is not None else "steps"
 
     @property
     def row_bytes(self) -> int:
@@ -229,12 +276,20 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def brings_neighbours(self) -> bool:
         """Whether the kernel fetches far more bytes from storage than are requested. This happens if the samples of a
-        file are read in random order, if a file is only a few pages long, or if files are mapped into memory.
+        file are read in random order, if a file is only a few pages long, if files are mapped into memory, or if blocks
+        of a KV cache are parts of one file.
         """
+        if self.inference is not None:  # the kernel reads ahead, but not beyond the file
+            return self.inference.file_layout != "block" and not self.inference.direct
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
         is_small = dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES
         return in_any_order or is_small or self.reader.mapped
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether samples, or blocks of KV caches, are read with O_DIRECT."""
+        return self.reader.direct if self.inference is None else self.inference.direct
 
     @property
     def request_size(self) -> units.Size | None:
@@ -290,13 +345,14 @@ class Draft(NamedTuple):
 
     def _check_reader(self, data: dict[str, Any], origins: Mapping[str, str]) -> None:
         """Raise ConfigError if a workload that reads no samples sets a key of the reader."""
-        metadata, checkpoint, dataset = data.get("metadata"), data.get("checkpoint"), data.get("dataset")
+        own = next((name for name in OWN_SECTIONS if isinstance(data.get(name), dict)), None)
+        checkpoint, dataset = data.get("checkpoint"), data.get("dataset")
         only_writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
         has_dataset = dataset is not None and not (isinstance(dataset, dict) and dataset.get("format") == "null")
-        if has_dataset or not (isinstance(metadata, dict) or only_writes):
+        if has_dataset or not (own or only_writes):
             return
         if keys := workload_rules.unused_keys(data.get("reader")):
-            subject = "a metadata workload" if metadata else "a workload that only writes checkpoints"
+            subject = OWN_SECTIONS[own] if own else "a workload that only writes checkpoints"
             names = ", ".join(f"reader.{key}" for key in keys)
             text = f"{names}: {subject} has no dataset and reads no samples; leave {names} out"
             place = serialization.place_of(self.source, ("reader", keys[0]), self.overrides, origins=origins)
@@ -460,6 +516,13 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
     """
     dataset, checkpoint = data.get("dataset"), data.get("checkpoint")
     writes = isinstance(checkpoint, dict) and checkpoint.get("writes") is not None
+    if isinstance(data.get("inference"), dict):
+        if dataset is not None and not (isinstance(dataset, dict) and dataset.get("format") == "null"):
+            raise ConfigError(
+                f"{source}: an inference workload has blocks of its own and reads no dataset; leave out the keys of "
+                "dataset and --existing, or leave inference out. dlio-submit kv_cache_llama3_8b measures KV caches"
+            )
+        return
     if isinstance(data.get("metadata"), dict):
         if dataset is not None and not (isinstance(dataset, dict) and dataset.get("format") == "null"):
             raise ConfigError(
@@ -494,12 +557,12 @@ def _check_dataset(data: dict[str, Any], source: str) -> None:
 
 
 def _add_dataset(data: dict[str, Any], source: str) -> None:
-    """Add a dataset to a workload that reads none. Workload sets the samples of a metadata workload; otherwise, the
+    """Add a dataset to a workload that reads none. Workload sets the samples of OWN_SECTIONS; otherwise, the
     dataset has a sample for each checkpoint. No sample is stored or read. `data` is modified. source: origin of the
     data, for messages.
     """
-    checkpoint, metadata = data.get("checkpoint"), data.get("metadata")
-    if isinstance(metadata, dict) and "dataset" not in data:
+    checkpoint = data.get("checkpoint")
+    if any(isinstance(data.get(name), dict) for name in OWN_SECTIONS) and "dataset" not in data:
         data["dataset"] = {"format": "null", "files": 1, "samples_per_file": 1, "sample": {"bytes": 1}}
         _set_reader(data)
         return

@@ -106,8 +106,11 @@ def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
 
     Checking pages opens files, so it is done only if the node has no counters, if the counters may include other bytes
     (data adjacent to the requested data, program files), or if the dataset fits into memory. For a dataset larger than
-    memory, the check shows little. With O_DIRECT, it shows nothing if reads bypass the page cache.
+    memory, the check shows little. With O_DIRECT, it shows nothing if reads bypass the page cache. Blocks of KV caches
+    are not checked, because the run itself writes them.
     """
+    if run.workload.inference is not None:
+        return Arrivals(node, filesystem.of(Path(run.outputs).parent), lambda _: False)
     file_system = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
     fits = run.workload.dataset.size < nodes * memory()
     bypasses = file_system is not None and storage_proofs.bypasses_pages(file_system.kind)

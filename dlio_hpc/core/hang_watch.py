@@ -328,6 +328,8 @@ _ARRAYS = (
     "disturbances",
     "phases",
     "latencies",
+    "served",
+    "served_times",
 )
 _READS = ("histograms", "sums", "sizes", "io_s", "hidden_s", "waited_s")
 _COUNTS = ("opens", "overhead_bytes", "requests", "preprocess_s", "major_faults", "minor_faults")

@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.core import procfs
 from dlio_hpc.core.clock import now
+
+if TYPE_CHECKING:
+    from dlio_hpc.core.kv_record import InferenceRecord
 
 UNKNOWN = -1
 
@@ -38,6 +41,7 @@ class Tally:
     bytes that each request returned; UNKNOWN for a library call. hints: MPI-IO hints in effect. preprocess_s: seconds
     spent on preprocessing. fetched: bytes that the kernel fetched from storage for a worker process during its
     start-up, before the worker opened its first sample file. phase: operations of a phase of a metadata workload.
+    served: record of an epoch of an inference workload.
     major_faults, minor_faults: page faults while samples were copied from mapped files; major ones waited for storage.
     """
 
@@ -56,6 +60,7 @@ class Tally:
         "phase",
         "preprocess_s",
         "requests",
+        "served",
         "sizes",
         "starts",
     )
@@ -69,6 +74,7 @@ class Tally:
         self.minor_faults = 0
         self.fetched = 0
         self.phase: PhaseRecord | None = None
+        self.served: InferenceRecord | None = None
         self.preprocess_s = 0.0
         self.hints: dict[str, str] = {}
         self.starts: list[float] = []

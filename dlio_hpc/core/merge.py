@@ -9,7 +9,17 @@ import numpy as np
 from msgspec import structs
 
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, checkpoint, clock, distributions, evaluation, node_activity, restore
+from dlio_hpc.core import (
+    cache_accounting,
+    checkpoint,
+    clock,
+    distributions,
+    evaluation,
+    kv_record,
+    kv_summary,
+    node_activity,
+    restore,
+)
 from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.read_activity import Activity, TimeBins, common
 from dlio_hpc.core.train import BEGAN, ENDED, LONGEST_S, OPERATIONS, TOTAL_S, Recording
@@ -56,7 +66,8 @@ class Merged(NamedTuple):
     auxiliary_files.Counts. sizes (ranks, bins): request sizes. activity (ranks, 5, bins): read_activity.py defines the
     rows. time_bins: the time bins of `activity`. marks (ranks, n, 2): timestamps of the marker reads for Darshan.
     disturbances (ranks, epochs + 1, columns): disturbance.py defines the columns; the last row is for all epochs
-    together. phases (ranks, steps, columns) and latencies (ranks, steps, bins): those of Recording.
+    together. phases (ranks, steps, columns), latencies (ranks, steps, bins), served (ranks, epochs, columns) and
+    served_times (ranks, epochs, kinds, bins): those of Recording.
     """
 
     hosts: list[Host]
@@ -78,6 +89,8 @@ class Merged(NamedTuple):
     disturbances: Floats
     phases: Floats
     latencies: distributions.Counts
+    served: Floats
+    served_times: distributions.Counts
 
 
 # Columns of Merged.totals.
@@ -126,6 +139,8 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
     steps[..., STARTED : SYNCED + 1] += offset
     reads, counts, phases = recording.reads, recording.counts, recording.phases.copy()
     phases[:, BEGAN : ENDED + 1] += offset
+    served = recording.served.copy()
+    served[:, kv_record.BEGAN : kv_record.ENDED + 1] += offset
     totals = [
         counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s,
         reads.histograms[distributions.READ].sum(), reads.io_s, reads.hidden_s, recording.own_s,
@@ -149,6 +164,8 @@ def _parts(recording: Recording, marks: Floats, offset: float, time_bins: TimeBi
         recording.disturbances,
         phases,
         recording.latencies,
+        served,
+        recording.served_times,
     )
 
 
@@ -306,6 +323,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         page_faults=_page_faults(totals) if run.workload.reader.mapped else None,
         metadata=_metadata(merged, run),
         pace=_pace(steps[..., STARTED].min(axis=0), run.workload.compute.interval),
+        inference=kv_summary.of_ranks(merged.served, merged.served_times, run.workload.inference),
         auxiliary_files=_side_files(merged.auxiliary_files) if run.workload.dataset.auxiliary_files else None,
     )
 

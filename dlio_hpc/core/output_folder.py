@@ -5,12 +5,13 @@ ends.
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.rank_zero import on_root
-from dlio_hpc.files import safe_folders
+from dlio_hpc.files import run_outputs, safe_folders
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -31,6 +32,20 @@ def made(path: str) -> Iterator[int]:
                 "--data"
             )
         yield folder
+
+
+def enter(path: str, is_emptied: bool = False) -> None:
+    """Make the output folder the working directory. is_emptied: whether to remove its content. Raise
+    InfrastructureError if the file system fails.
+    """
+    try:
+        if is_emptied:
+            with made(path):
+                run_outputs.remove(Path(path))
+        with made(path) as folder:
+            os.fchdir(folder)
+    except OSError as fault:
+        raise InfrastructureError(f"cannot use {of_system(fault, path)}; choose another --data") from fault
 
 
 def make_for_all(comm: "Intracomm", path: str) -> None:

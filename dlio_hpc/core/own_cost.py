@@ -21,11 +21,12 @@ def seconds(workload: Workload, steps: Floats, waited_s: float, auxiliary_s: flo
 
 def _only_reads(workload: Workload) -> bool:
     """Return True if reader threads only read. Return False if reader threads or a library also parse, decompress,
-    verify or preprocess samples, which is work of the workload and not a cost of dlio-hpc.
+    verify or preprocess samples, or if an engine is emulated, which is work of the workload and not a cost of dlio-hpc.
     """
     dataset, reader = workload.dataset, workload.reader
     return (
-        reader.loader == "native"
+        workload.inference is None
+        and reader.loader == "native"
         and reader.mode == "posix"
         and reader.access == "independent"
         and reader.load == "on_demand"

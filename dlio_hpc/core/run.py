@@ -478,7 +478,7 @@ def _cut_short(run: Run, summary: Summary) -> str | None:
     evaluated = summary.evaluation.samples if summary.evaluation else 0
     restored = summary.restored.count if summary.restored else 0
     parts = (
-        (summary.steps, summary.steps_planned, "phases" if run.workload.metadata else "steps"),
+        (summary.steps, summary.steps_planned, run.workload.steps_in_words),
         (evaluated, evaluation.samples if evaluation else 0, "samples of the evaluation passes"),
         (restored, checkpoint.reads if checkpoint else 0, "checkpoints read"),
     )
@@ -486,14 +486,15 @@ def _cut_short(run: Run, summary: Summary) -> str | None:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in five cases:
-    the dataset is compressed; existing stores may lack chunks, which have fill values; samples vary in size, and not
-    exactly all of them are read; several ranks request the same data in collective HDF5 reads, which read the data only
-    once; or data are kept in memory from one epoch to the next. Data are kept if files stay open, because the HDF5
-    library has caches and the reader of Parquet keeps a row group.
+    """Return whether the number of bytes that a run reads is known before the run starts. It is unknown in six cases:
+    an inference workload leaves out the requests that it cannot serve in its time; the dataset is compressed; existing
+    stores may lack chunks, which have fill values; samples vary in size, and not exactly all of them are read; several
+    ranks request the same data in collective HDF5 reads, which read the data only once; or data are kept in memory from
+    one epoch to the next. Data are kept if files stay open, because the HDF5 library has caches and the reader of
+    Parquet keeps a row group.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
-    if reader_keys.keeps_data(dataset, reader):
+    if run.workload.inference is not None or reader_keys.keeps_data(dataset, reader):
         return False
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core import checkpoint, distributions, merge
+from dlio_hpc.core import checkpoint, distributions, kv_record, merge
 from dlio_hpc.core.distributions import ASKED, BYTES, SAMPLES, STARTED
 from dlio_hpc.core.hdf5_output import Outlet
 from dlio_hpc.core.merge import Merged
@@ -44,7 +44,7 @@ def write(directory: Path, merged: Merged, run: Run, profiles: "list[XPlane | No
 def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[XPlane | None]", marker: str) -> None:
     file.attrs["schema"] = 1
     _steps(file.create_group("steps"), merged, run)
-    _ranks(file.create_group("ranks"), merged)
+    _ranks(file.create_group("ranks"), merged, run)
     latency = file.create_group("read_latency")
     latency.attrs["about"] = (
         "number of reads of each rank (axis 0) in each duration bin (axis 1); edges: limits of the bins in seconds"
@@ -115,18 +115,21 @@ def _table(column: Column, per_epoch: int) -> Column:
     return padded.reshape(ranks, epochs, per_epoch)
 
 
-def _ranks(group: "h5py.Group", merged: Merged) -> None:
+def _ranks(group: "h5py.Group", merged: Merged, run: Run) -> None:
     import h5py
 
     group.attrs["about"] = (
         "one row per rank. clock_offset: seconds added to the rank's clock to get the clock of rank 0. bytes_read: "
         "bytes of samples. overhead_bytes: other bytes that were read with the samples. side_*: requests and bytes of "
-        "auxiliary files, which the other columns leave out. checkpoint_time: seconds of writing and fsync"
+        "auxiliary files, which the other columns leave out. checkpoint_time: seconds of writing and fsync of "
+        "checkpoints, or with at least one block of a KV cache being written. checkpoint_bytes: bytes of the same"
     )
     group["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
     group["clock_offset"] = merged.offsets[:, 0]
     group["io_time"] = merged.totals[:, merge.IO_S]
-    group["checkpoint_time"] = merged.checkpoints[..., [checkpoint.WRITE_S, checkpoint.FSYNC_S]].sum(axis=(1, 2))
+    writing_s = merged.checkpoints[..., [checkpoint.WRITE_S, checkpoint.FSYNC_S]].sum(axis=(1, 2))
+    group["checkpoint_time"] = writing_s + merged.served[..., kv_record.WRITING_S].sum(axis=1)
+    block = 0 if run.workload.inference is None else run.workload.inference.block_bytes
     _, side_reads, _, side_bytes_read, side_bytes_written, _ = merged.auxiliary_files.T
     counts = {
         "opens": merged.totals[:, merge.OPENS],
@@ -136,7 +139,8 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
         "side_reads": side_reads,
         "side_bytes_read": side_bytes_read,
         "side_bytes_written": side_bytes_written,
-        "checkpoint_bytes": merged.checkpoints[..., checkpoint.SIZE].sum(axis=1),
+        "checkpoint_bytes": merged.checkpoints[..., checkpoint.SIZE].sum(axis=1)
+        + block * merged.served[..., kv_record.BLOCKS_WRITTEN].sum(axis=1),
     }
     for name, column in counts.items():
         group[name] = column.astype(np.uint64)

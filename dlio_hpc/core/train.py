@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dlio_hpc.base.errors import Incomplete
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.core import cache_accounting, clock, node_activity, output_folder, own_cost
+from dlio_hpc.core import cache_accounting, clock, kv_record, node_activity, output_folder, own_cost
 from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
 from dlio_hpc.core.checkpoint import COLUMNS as CHECKPOINTED
 from dlio_hpc.core.checkpoint import Checkpoints
@@ -37,6 +37,7 @@ from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.evaluation import COLUMNS as EVALUATED
 from dlio_hpc.core.evaluation import EPOCH, EvaluationPasses
 from dlio_hpc.core.io_counters import PhaseRecord, Tally
+from dlio_hpc.core.kv_record import InferenceRecord
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.loaders.loader_choice import open_loader
 from dlio_hpc.core.node_activity import Meter
@@ -72,7 +73,9 @@ class Recording(NamedTuple):
     checkpoints. counts: totals of all batches. disturbances (epochs started + 1, columns): disturbance.py defines the
     columns; the last row is for all epochs together. phases (steps, columns): operations of a metadata workload; the
     columns are the fields of PhaseRecord without the histogram; no rows for other workloads. latencies (steps, bins):
-    their histograms. stopped: whether time ran out before the end of the run.
+    their histograms. served (epochs, columns) and served_times (epochs, kinds, bins): records of an inference workload;
+    kv_record.py defines the columns and kinds; no rows for other workloads. stopped: whether time ran out before the
+    end of the run.
     """
 
     steps: Floats
@@ -88,6 +91,8 @@ class Recording(NamedTuple):
     disturbances: Floats
     phases: Floats
     latencies: Integers
+    served: Floats
+    served_times: Integers
     stopped: bool
 
 
@@ -168,10 +173,10 @@ def train(
 
 
 def _assemble(comm: "Intracomm", run: Run) -> None:
-    """Wait for all ranks. Rank 0 makes the folder of checkpoints and auxiliary files first. The loader of a metadata
-    workload makes its folder itself.
+    """Wait for all ranks. Rank 0 makes the folder of checkpoints and auxiliary files first. The loader of a metadata or
+    an inference workload makes its folder itself.
     """
-    if run.workload.writes_outputs and run.workload.metadata is None:
+    if run.workload.writes_outputs and not run.workload.has_own_loader:
         output_folder.make_for_all(comm, run.outputs)
     clock.assemble(comm)
 
@@ -247,10 +252,11 @@ class _Loop(NamedTuple):
         return self.workload.train.epochs <= epoch + 1 < len(self.record.steps) and self.stop.barrier()
 
     def require_a_phase(self) -> None:
-        """Raise Incomplete on rank 0 if no phase is complete. The exception ends all ranks."""
+        """Raise Incomplete on rank 0 if no phase or epoch is complete. The exception ends all ranks."""
         if not self.record.done and self.comm.rank == 0:
+            part, less = ("epoch", "a shorter inference.time") if self.workload.inference else ("phase", "fewer files")
             why = "other loads of the mix have ended" if self.stop.ends_with_mix() else "the time limit is near"
-            raise Incomplete(f"{why}, and no phase is complete; give the run more time, or fewer files")
+            raise Incomplete(f"{why}, and no {part} is complete; give the run more time, or {less}")
 
     def evaluate(self, epoch: int, passes: EvaluationPasses) -> bool:
         """Run an evaluation pass if one follows this epoch. Return whether time ran out before the last step of the
@@ -324,6 +330,7 @@ class Recorder:
         self._bookkeeping_s = 0.0
         self._arrivals: list[tuple[float, ...]] = []
         self._phases: list[PhaseRecord] = []
+        self._served: list[InferenceRecord] = []
         self._evaluated: list[Floats] = []
         self._disturbances: list[Floats] = []
         self._other_processes_fetched = 0
@@ -339,13 +346,15 @@ class Recorder:
         self._kept: deque[_Kept] = deque(maxlen=2)
         reader = run.workload.reader
         self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
-        self._progress, self._unit = progress, "phases" if run.workload.metadata else "steps"
+        self._progress, self._unit = progress, run.workload.steps_in_words
 
     def step(self, epoch: int, row: memoryview, batch: Batch) -> None:
         row[SAMPLES], row[BYTES] = len(batch.rows), batch.tally.bytes_read
         self._counts.count(batch.tally)
         if batch.tally.phase is not None:
             self._phases.append(batch.tally.phase)
+        if batch.tally.served is not None:
+            self._served.append(batch.tally.served)
         self.done += 1
         if self._reads.add(batch.tally):
             # Batches that are still being read were requested at most `ahead` steps ago.
@@ -430,7 +439,7 @@ class Recorder:
             steps, reads, np.array(self._arrivals[:epochs]), np.array(rows, float).reshape(-1, CHECKPOINTED),
             self.restored, np.array(passes).reshape(-1, EVALUATED), self._verified[:epochs], own_s, kept.counts,
             kept.auxiliary_files, np.vstack([spans, node_activity.together(spans)]),
-            *_phases(phases), True,
+            *_phases(phases), *_served(self._served[:epochs]), True,
         )  # fmt: skip
 
     def _rows(self) -> Floats:
@@ -450,7 +459,7 @@ class Recorder:
         evaluated = np.array(self._evaluated).reshape(-1, EVALUATED)
         return Recording(
             steps, self._reads, arrivals, checkpoints, self.restored, evaluated, verified, own_s, self._counts,
-            auxiliary_files, disturbances, *_phases(self._phases), self.stopped,
+            auxiliary_files, disturbances, *_phases(self._phases), *_served(self._served), self.stopped,
         )  # fmt: skip
 
 
@@ -460,6 +469,13 @@ def _phases(records: Sequence[PhaseRecord]) -> tuple[Floats, Integers]:
         return np.empty((0, PHASE_COLUMNS)), np.empty((0, 0), np.int64)
     table = [(one.began, one.ended, one.operations, one.total_s, one.longest_s) for one in records]
     return np.array(table, float), np.array([one.histogram for one in records])
+
+
+def _served(records: Sequence[InferenceRecord]) -> tuple[Floats, Integers]:
+    """Return the fields `served` and `served_times` of Recording."""
+    if not records:
+        return np.empty((0, kv_record.COLUMNS)), np.empty((0, kv_record.KINDS, 0), np.int64)
+    return np.array([one.columns for one in records]), np.array([one.histograms for one in records])
 
 
 def _written(saved: "list[tuple[float, float, float, float, Saved | Future[Saved]]]") -> int:

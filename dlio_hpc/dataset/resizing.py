@@ -31,6 +31,10 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
     asked = f"--dataset-size {units.format_size(size)}"
     if workload.metadata is not None:
         raise ConfigError(f"{asked}: a metadata workload has no dataset; set -S metadata.files=N")
+    if workload.inference is not None:
+        raise ConfigError(
+            f"{asked}: an inference workload has no dataset; set -S inference.users=N or inference.capacity=SIZE"
+        )
     if dataset.existing is not None:
         raise ConfigError(
             f"{asked}: an existing dataset keeps its size; select fewer files with --existing, or read fewer samples "

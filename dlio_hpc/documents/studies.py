@@ -64,6 +64,18 @@ class MeasurementDocument(Struct, frozen=True):
     unlink_per_s: float | None
     rmdir_per_s: float | None
     common_samples_per_s: float | None
+    kv_read_MBps: float | None
+    kv_write_MBps: float | None
+    kv_tokens_per_s: float | None
+    kv_read_p99_s: float | None
+    kv_write_p99_s: float | None
+    ttft_p50_s: float | None
+    ttft_p95_s: float | None
+    ttft_p99_s: float | None
+    ttft_load_share: float | None
+    kv_hit_share: float | None
+    late_share: float | None
+    users_in_time: float | None
 
 
 class PointDocument(Struct, frozen=True):

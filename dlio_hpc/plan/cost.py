@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
+from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.config.metadata_keys import MetadataKeys
 from dlio_hpc.config.site import Rates, Site
-from dlio_hpc.dataset import checkpoint_files, dataset_folder, dataset_space, stored_parts
+from dlio_hpc.dataset import checkpoint_files, dataset_folder, dataset_space, kv_requests, kv_tiers, stored_parts
 from dlio_hpc.files import filesystem
 from dlio_hpc.plan.plan import Plan, Run
 
@@ -58,6 +59,15 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     saved = _checkpoints(run) * _checkpoint(run, ranks)
     read = run.bytes + _auxiliary_bytes(run, ranks, "read") + _read_again(run, ranks, saved)
     written = _auxiliary_bytes(run, ranks, "write") + saved
+    if workload.inference is not None:
+        of_blocks = kv_tiers.expected(workload.inference, ranks)
+        times = workload.train.epochs
+        preparing_s = times * of_blocks.prepared / (nodes * rates.write)
+        return Cost(
+            rates.launch + computing(run) + preparing_s,
+            times * of_blocks.read,
+            times * (of_blocks.prepared + of_blocks.written),
+        )
     preparing = run.samples / ranks * workload.reader.preprocess_time / workload.reader.preprocess_threads
     if workload.reader.load == "memory":
         preparing /= workload.train.epochs
@@ -83,9 +93,13 @@ def probing(site: Site, run: Run) -> float:
 
 
 def computing(run: Run) -> float:
-    """Return the seconds of emulated computation of a run."""
+    """Return the seconds of emulated computation of a run. For an inference workload, they are the time in which
+    requests arrive.
+    """
     if run.kind == "generate":
         return 0.0
+    if run.workload.inference is not None:
+        return run.workload.train.epochs * run.workload.inference.time
     compute = run.workload.compute
     return run.steps_per_epoch * run.workload.train.epochs * (compute.interval or compute.time.mean)
 
@@ -208,15 +222,32 @@ def _require_inodes(run: Run, keys: MetadataKeys, ranks: int) -> str:
     return f"{wanted:,} inodes needed, {'unlimited' if left is None else f'{left:,}'} free"
 
 
+def _require_space_of_blocks(run: Run, keys: InferenceKeys, ranks: int) -> str:
+    """Return a message that states how much space the blocks of an inference workload need at most, and how much is
+    free. Raise ConfigError if they do not fit. The blocks of an epoch are removed before the next epoch.
+    """
+    folder = filesystem.existing(Path(run.outputs))
+    free, wanted = filesystem.free(folder), kv_requests.most_bytes(keys, ranks)
+    if free < wanted:
+        raise ConfigError(
+            f"the blocks of the KV caches need up to {units.format_size(wanted)}, but {folder} has "
+            f"{units.format_size(free)} free; choose another --data, set a smaller inference.capacity, or fewer "
+            "inference.users"
+        )
+    return f"up to {units.format_size(wanted)} needed, {units.format_size(free)} free"
+
+
 def require_space(run: Run, ranks: int) -> str:
     """Return a message that states how much space the checkpoints that a run stores need, and how much is free. The
     message is empty if the run has no checkpoint.model, because other checkpoints are small and are not checked.
     Raise ConfigError if the checkpoints do not fit on their file system. For a metadata workload, inodes are checked,
-    too.
+    too. For an inference workload, the space of the blocks is checked.
     """
     checkpoint = run.workload.checkpoint
     if run.workload.metadata is not None:
         return _require_inodes(run, run.workload.metadata, ranks)
+    if run.workload.inference is not None:
+        return _require_space_of_blocks(run, run.workload.inference, ranks)
     if checkpoint is None or checkpoint.model is None:
         return ""
     folder = filesystem.existing(Path(run.outputs))

@@ -36,6 +36,11 @@ def _opens(workload: Workload) -> bool:
     return workload.reads_samples and workload.dataset.facts.holds_data
 
 
+def _loads(workload: Workload) -> bool:
+    keys = workload.inference
+    return keys is not None and (keys.turns > 1 or keys.system_prompt >= keys.block_tokens)
+
+
 def _of_phase(phase: Phase) -> Owners:
     description = f"metadata workloads with {phase} in metadata.phases, such as metadata_own"
     return Owners(description, lambda workload: workload.metadata is not None and phase in workload.metadata.order)
@@ -46,6 +51,14 @@ _FILES = Owners("workloads that read a dataset, such as cosmoflow", _opens)
 _SAVING = Owners("workloads with checkpoint and checkpoint.fsync=true, such as llama3_8b", _saves)
 _READING = Owners("workloads with checkpoint.reads or checkpoint.read_back, such as llama3_8b", _reads_checkpoints)
 _RESTORING = Owners("workloads with checkpoint.reads, such as llama3_8b", _restores)
+_SERVING = Owners("inference workloads, such as kv_cache_llama3_8b", lambda workload: workload.inference is not None)
+_LOADING = Owners(
+    "inference workloads with inference.turns or inference.system_prompt, such as kv_cache_llama3_8b", _loads
+)
+_SEARCHING = Owners(
+    "inference workloads with inference.search",
+    lambda workload: workload.inference is not None and workload.inference.search is not None,
+)
 # The owners of each metric. Metrics that are not listed are in every run.
 _OWNERS: dict[str, Owners] = {
     **dict.fromkeys(("samples_per_s", "au", "au_mlperf", "wait_p99_s", "common_samples_per_s"), _SAMPLES),
@@ -54,6 +67,21 @@ _OWNERS: dict[str, Owners] = {
     "checkpoint_read_MBps": _READING,
     **dict.fromkeys(("restore_s", "restore_gap_s"), _RESTORING),
     **{of_phase(phase): _of_phase(phase) for phase in PHASES},
+    **dict.fromkeys(
+        (
+            "kv_write_MBps",
+            "kv_write_p99_s",
+            "ttft_p50_s",
+            "ttft_p95_s",
+            "ttft_p99_s",
+            "ttft_load_share",
+            "kv_hit_share",
+            "late_share",
+        ),
+        _SERVING,
+    ),
+    "users_in_time": _SEARCHING,
+    **dict.fromkeys(("kv_read_MBps", "kv_tokens_per_s", "kv_read_p99_s"), _LOADING),
 }
 
 

@@ -10,6 +10,7 @@ from dlio_hpc.base import redaction, units
 from dlio_hpc.config import image_keys
 from dlio_hpc.config.checkpoint_keys import USUAL_REQUEST, Checkpoint, StatePrecision
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.dataset.rank_shares import share
 from dlio_hpc.plan import darshan_needs, run_plan, site_limits
@@ -129,10 +130,10 @@ def _without_effect(plan: Plan) -> Iterator[str]:
         yield f"{', '.join(ignored)}: no effect, because site {plan.site.name} has no batch system"
     if plan.site.depth is not None and plan.site.scheduler == "local" and plan.site.launcher.kind == "mpiexec":
         yield "site.depth: no effect with launcher.kind=mpiexec, which does not bind ranks to CPUs"
-    yield from dict.fromkeys(note for run in plan.runs for note in _unused_keys(run.workload, plan.nodes))
+    yield from dict.fromkeys(note for run in plan.runs for note in _unused_keys(run.workload, plan.nodes, plan.ranks))
 
 
-def _unused_keys(workload: Workload, nodes: int) -> Iterator[str]:
+def _unused_keys(workload: Workload, nodes: int, ranks: int) -> Iterator[str]:
     """Yield a note for each key of a workload that is set, but has no effect with the other keys."""
     reader, keys = workload.reader, workload.metadata
     samples = workload.dataset.samples
@@ -152,6 +153,8 @@ def _unused_keys(workload: Workload, nodes: int) -> Iterator[str]:
         yield "reader.shuffle.seed, reader.shuffle.reseed: no effect without reader.shuffle.files or shuffle.samples"
     if workload.compute.mode != "sleep" and not (workload.compute.time.mean or has_preprocessing):
         yield f"compute.mode={workload.compute.mode}: no effect without compute.time or reader.preprocess_time"
+    if workload.inference is not None:
+        yield from _unused_inference_keys(workload.inference, ranks)
     if keys is not None and keys.fsync and "write" not in keys.order:
         yield "metadata.fsync: no effect without the phase write, which needs metadata.bytes"
     if keys is not None and keys.shift_nodes > 1 and nodes == 1:
@@ -183,6 +186,21 @@ def _unused_dataset_keys(dataset: Dataset) -> Iterator[str]:
             f"dataset.existing.sample_bytes: a sample has {tokens:,} tokens of {dataset.sample.array_dtype}, for "
             f"sequences of {tokens - 1:,} tokens"
         )
+
+
+def _unused_inference_keys(keys: InferenceKeys, ranks: int) -> Iterator[str]:
+    if keys.users < ranks:
+        yield (
+            f"inference.users={keys.users}: fewer users than ranks, so {units.counted(ranks - keys.users, 'rank')} of "
+            f"{ranks} have no requests"
+        )
+    if keys.turns == 1 and keys.system_prompt < keys.block_tokens:
+        yield (
+            "inference: no request has a history of a full block, so nothing is read from storage; set "
+            "inference.turns, or a longer inference.system_prompt"
+        )
+    if keys.memory and keys.memory < keys.block_bytes:
+        yield f"inference.memory: no effect, because a block has {units.format_size(keys.block_bytes)}"
 
 
 def _unused_checkpoint_keys(checkpoint: Checkpoint) -> Iterator[str]:

@@ -240,6 +240,8 @@ def _use_of_folder(made: study.Study, place: Path) -> str:
         return f"; a job that generates a dataset creates this folder in {place}"
     if any(point.metadata is not None for point in workloads):
         return f"; a metadata job creates this folder in {place}, makes its files there and removes them at its end"
+    if any(point.inference is not None for point in workloads):
+        return f"; an inference job creates this folder in {place}, keeps its blocks there and removes them at its end"
     if any(point.writes_outputs for point in workloads):
         return f"; a job creates this folder in {place}, and writes its checkpoints there"
     return "; this workload stores nothing there"

@@ -529,13 +529,16 @@ def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Wo
 
 def _metric(points: list[Point]) -> MetricName:
     """Return the metric by which points are compared by default. The rate of checkpoints is known only with fsync; a
-    workload that only writes checkpoints has no samples/s. A metadata workload has the rates of its phases.
+    workload that only writes checkpoints has no samples/s. A metadata workload has the rates of its phases, and an
+    inference workload the time to the first token.
     """
     if points[0].load is not None and points[0].workload.reads_samples:
         return "common_samples_per_s"
     phases = [set(point.workload.metadata.order) if point.workload.metadata else set() for point in points]
     if common := set.intersection(*phases):
         return next(iter(metrics.quoted_phases({metrics.of_phase(phase) for phase in common})))
+    if all(point.workload.inference is not None for point in points):
+        return "ttft_p99_s"
     if not all(point.workload.only_writes_checkpoints for point in points):
         return "samples_per_s"
     checkpoints = [point.workload.checkpoint for point in points]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dlio_hpc.analysis.log.findings import Analysis, IoLoad
 from dlio_hpc.base.units import format_seconds
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.reports import inference_rows
 from dlio_hpc.reports.job_rows import rates_of_phases, title
 from dlio_hpc.results.run_result import Summary
 
@@ -57,7 +58,7 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
     for runs in _repeats(jobs):
-        if runs[0].run.workload.metadata is not None:
+        if runs[0].run.workload.has_own_loader:
             continue
         seconds = _seconds(runs)
         if total := sum(seconds.values()):
@@ -111,7 +112,16 @@ def _of_phases(runs: Sequence[RunOutcome]) -> str:
     return f"Operations of all ranks: {', '.join(texts)}{medians}."
 
 
+def _of_requests(runs: Sequence[RunOutcome]) -> str:
+    """Return sentences on the requests of an inference workload."""
+    summaries = [run.result.summary.inference for run in runs if run.result is not None and run.result.summary]
+    served = [one for one in summaries if one is not None]
+    return inference_rows.sentence(served) if served else "No epoch of requests has ended."
+
+
 def _of_repeats(runs: Sequence[RunOutcome]) -> str:
+    if runs[0].run.workload.inference is not None:
+        return _of_requests(runs)
     if runs[0].run.workload.metadata is not None:
         return _of_phases(runs)
     seconds = _seconds(runs)

@@ -62,6 +62,8 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
         return Banner(
             "good", f"{of_writing(measured).text} {share[0].upper()}{share[1:]} of the bytes read came from storage."
         )
+    if measured[0].run.workload.inference is not None:
+        return _of_blocks(measured, share)
     remarks = list(dict.fromkeys(text for run in measured if run.storage is not None for text in run.storage.remarks))
     but = f"; but {'; '.join(remarks)}" if remarks else ""
     gaps = max(scan.gaps if (scan := run.run.workload.dataset.scan) else 0 for run in measured)
@@ -98,6 +100,10 @@ def of_writing(measured: Sequence[RunOutcome]) -> Banner:
     saved = [result.summary.checkpoint for result in results if result.summary and result.summary.checkpoint]
     if any(result.summary and result.summary.metadata for result in results):
         return _of_operations(measured)
+    if not saved and measured[0].run.workload.inference is not None:
+        return Banner(
+            "not measured", "No block of a KV cache was read from storage: set inference.turns or system_prompt."
+        )
     if not saved:
         return Banner("not measured", "No run read anything from storage: the numbers show only the benchmark itself.")
     count = sum(checkpoint.count for checkpoint in saved)
@@ -111,6 +117,22 @@ def _of_operations(measured: Sequence[RunOutcome]) -> Banner:
     cut = dict.fromkeys(phase for run, summary in pairs for phase in job_rows.cut_phases(run, summary))
     ended = f", of which metadata.time_limit ended {', '.join(cut)}" if cut else " as planned"
     return Banner("good", f"{operations:,} operations on files and directories{ended}; {storage_check.SERVED}.")
+
+
+def _of_blocks(measured: Sequence[RunOutcome], share: str) -> Banner:
+    """Return the banner of runs of an inference workload whose bytes came from storage. share: share of these bytes. If
+    the queue of requests grew, the run is no measurement of its users.
+    """
+    summaries = [run.result.summary.inference for run in measured if run.result is not None and run.result.summary]
+    served = [one for one in summaries if one is not None]
+    remarks = list(dict.fromkeys(text for run in measured if run.storage is not None for text in run.storage.remarks))
+    but = f"; but {'; '.join(remarks)}" if remarks else ""
+    text = f"{share[0].upper()}{share[1:]} of the bytes of {sum(one.blocks_read for one in served):,} blocks was read"
+    grown = sum(not one.is_sustained for one in served)
+    if grown:
+        runs = "" if len(served) == 1 else f" in {grown} of {len(served)} runs"
+        return Banner("inconclusive", f"Not sustained: the queue of requests grows{runs}, so there are too many users.")
+    return Banner("good", f"{text} from storage{but}.")
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:

@@ -9,7 +9,7 @@ from dlio_hpc.darshan.verdict_file import Bytes
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_page
+from dlio_hpc.reports import bottleneck, inference_rows, job_banner, job_rows, log_page
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Table
 from dlio_hpc.results.run_result import PhaseSummary, Summary, unfinished
 
@@ -159,7 +159,8 @@ def _tables(outcome: JobOutcome, tables: Sequence[Sequence[RunOutcome]]) -> Iter
             yield Table(job_rows.title(outcome, runs[0]), job_rows.PHASE_RUNS, job_rows.phases_of_runs(runs))
             continue
         header, rows = job_rows.of_runs(runs)
-        legend = job_rows.RUNS_LEGEND if header is job_rows.RUNS else ""
+        legends = {job_rows.RUNS: job_rows.RUNS_LEGEND, inference_rows.RUNS: inference_rows.RUNS_LEGEND}
+        legend = legends.get(tuple(header), "")
         yield Table(job_rows.title(outcome, runs[0]), header, rows, has_total=True, legend=legend, names=(0,))
     shown = {run.name for runs in tables for run in runs}
     points = {run.run.point for runs in tables for run in runs}
@@ -238,9 +239,18 @@ def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Bl
         measured = Table("", job_rows.CHECKPOINTS, job_rows.checkpoints(summary), legend=legend)
     if run.run.workload.metadata is not None:
         measured = Table("", job_rows.PHASES, job_rows.phases(run, summary), legend=job_rows.PHASE_LEGEND)
+    blocks: list[Block] = [measured]
+    if summary.inference is not None:
+        requests, moved = inference_rows.requests(summary.inference), inference_rows.blocks(summary.inference)
+        tried = Table("", inference_rows.TRIES, inference_rows.tries(summary.inference))
+        blocks = [
+            *([tried] if summary.inference.tries else []),
+            Table("", inference_rows.REQUESTS, requests, legend=inference_rows.REQUESTS_LEGEND),
+            Table("", inference_rows.BLOCKS, moved, legend=inference_rows.BLOCKS_LEGEND),
+        ]
     return [
         Lines(lines, "red" if done is not None else ""),
-        measured,
+        *blocks,
         Table("", job_rows.TAKES, job_rows.takes(run, summary)),
         Facts("", [*job_rows.facts(run, summary), *darshan]),
     ]

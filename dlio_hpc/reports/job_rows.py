@@ -19,6 +19,9 @@ from dlio_hpc.files import rundir
 from dlio_hpc.lustre.layout_record import Record, describe
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
+from dlio_hpc.reports import inference_rows
+from dlio_hpc.results import metrics
+from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.results.phases import Phase
 from dlio_hpc.results.probe_result import Pattern, ProbeRate, StorageProbe
 from dlio_hpc.results.run_result import Distribution, Epoch, Generated, Result, Summary
@@ -64,6 +67,9 @@ def workload(outcome: JobOutcome) -> str:
     dataset, reader = work.dataset, work.reader
     ranks = f"{counted(plan.nodes, 'node')} x {counted(plan.ranks_per_node, 'rank')}"
     readers = counted(reader.read_threads, "worker process" if reader.worker_processes else "reader thread")
+    if work.inference is not None:
+        text = inference_rows.described(work.inference, ranks, _repeats(work))
+        return f"{work.name}: {text}" + _several(plan)
     if work.metadata is not None:
         return f"{work.name}: {_operations(work.metadata, plan)}\n{ranks}, {_repeats(work)}" + _several(plan)
     if (saved := work.checkpoint) is not None and work.only_writes_checkpoints:
@@ -90,6 +96,8 @@ def _repeats(work: Workload) -> str:
 
 
 def _only(work: Workload) -> str:
+    if work.inference is not None:
+        return "blocks of KV caches"
     return "checkpoints only" if work.only_writes_checkpoints else "operations on files and directories"
 
 
@@ -196,7 +204,10 @@ def of_runs(runs: Sequence[RunOutcome]) -> tuple[Sequence[str], list[list[str]]]
     measured runs. `runs` must have summaries.
     """
     only_writes = runs[0].run.workload.only_writes_checkpoints
-    header, values = (CHECKPOINT_RUNS, _checkpoint_values) if only_writes else (RUNS, _values)
+    header: Sequence[str] = CHECKPOINT_RUNS if only_writes else RUNS
+    values = _checkpoint_values if only_writes else _values
+    if runs[0].run.workload.inference is not None:
+        header, values = inference_rows.RUNS, _inference_values
     measured = [values(run) for run in runs if run.run.kind == "measure"]
     medians = [None if None in column else statistics.median(column) for column in zip(*measured, strict=True)]
     rows = [[run.name, *_formatted(values(run), header)] for run in runs]
@@ -249,6 +260,15 @@ def _checkpoint_values(run: RunOutcome) -> list[float | None]:
     return [written, None if restored is None else restored.read_MBps, _from_storage(run)]
 
 
+def _inference_values(run: RunOutcome) -> list[float | None]:
+    """Return the values of a run in the order of inference_rows.RUNS."""
+    assert run.result is not None
+    assert run.result.summary is not None
+    known = metrics.values(run.result.summary)
+    names: tuple[MetricName, ...] = ("ttft_p50_s", "ttft_p99_s", "kv_read_MBps", "kv_write_MBps", "late_share")
+    return [*(known.get(name) for name in names), _from_storage(run)]
+
+
 def _from_storage(run: RunOutcome) -> float | None:
     return None if run.storage is None or run.storage.cached is None else 1 - run.storage.cached
 
@@ -256,7 +276,7 @@ def _from_storage(run: RunOutcome) -> float | None:
 def _formatted(values: Sequence[float | None], header: Sequence[str]) -> list[str]:
     cells = []
     for value, column in zip(values, header[1:], strict=True):
-        if column in ("AU", "storage"):
+        if column in ("AU", "late", "storage"):
             cells.append(share(value))
         else:
             cells.append("-" if value is None else rate(value) if "/s" in column else f"{value:.3f}")
@@ -317,6 +337,8 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
     ]
     if run.run.workload.metadata is not None:
         rows = [(phase.phase, phase.latency_s) for phase in summary.metadata]
+    if summary.inference is not None:
+        rows = inference_rows.takes(summary.inference)
     if run.run.workload.only_writes_checkpoints:
         saved, restored = summary.checkpoint, summary.restored
         rows = [
@@ -354,6 +376,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         return _facts_of_checkpoints(run, summary)
     if run.run.workload.metadata is not None:
         return _facts_of_metadata(run, summary)
+    if run.run.workload.inference is not None:
+        return _facts_of_inference(run, summary)
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
@@ -474,6 +498,16 @@ def _facts_of_metadata(run: RunOutcome, summary: Summary) -> list[tuple[str, str
     ]
 
 
+def _facts_of_inference(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
+    """Return the facts about a run of an inference workload."""
+    keys = run.run.workload.inference
+    return [
+        *(inference_rows.facts(keys, summary.inference) if keys is not None and summary.inference is not None else ()),
+        *_storage(run),
+        *spread_reasons.facts(None if run.result is None else run.result.disturbance),
+    ]
+
+
 # Seconds below which the rate of a phase is uncertain, because ranks start a phase within some milliseconds.
 _SHORT_S = 0.1
 
@@ -507,16 +541,27 @@ def _facts_of_checkpoints(run: RunOutcome, summary: Summary) -> list[tuple[str, 
 
 def main_rate(run: RunOutcome) -> tuple[str, float] | None:
     """Return the rate by which the repeats of a run are compared, and its name: samples/s, or the rate of writing
-    checkpoints if there are no samples. Return None if it was not measured.
+    checkpoints or of reading blocks of KV caches if there are no samples. Return None if it was not measured.
     """
     summary = None if run.result is None else run.result.summary
     if summary is None:
         return None
     if run.run.workload.metadata is not None:
         return (f"{summary.metadata[0].phase}/s", summary.metadata[0].per_s) if summary.metadata else None
+    if run.run.workload.inference is not None:
+        return _rate_of_blocks(summary)
     if not run.run.workload.only_writes_checkpoints:
         return None if summary.samples_per_s is None else ("samples/s", summary.samples_per_s)
     return None if summary.checkpoint is None else ("checkpoint MB/s", summary.checkpoint.write_MBps)
+
+
+def _rate_of_blocks(summary: Summary) -> tuple[str, float] | None:
+    """Return the rate of reading blocks of KV caches, or of writing them if none was read, and its name."""
+    served = summary.inference
+    if served is None:
+        return None
+    rates = (("KV read MB/s", served.read_MBps), ("KV write MB/s", served.write_MBps))
+    return next(((name, rate) for name, rate in rates if rate is not None), None)
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:

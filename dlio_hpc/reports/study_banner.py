@@ -174,6 +174,8 @@ def _of_point(point: PointMetrics, metric: MetricName) -> Banner:
     if rates is None:
         return Banner("not measured", f"No measurement has {unit}.")
     text = f"{'Checkpoints are written at ' * saves}{rates.median:.1f} {unit}"
+    if not saves and METRICS[shown].unit != "1/s":
+        text = f"{unit}: {metrics.format_value(rates.median, METRICS[shown].unit)}"
     if point.n < 2:
         return Banner("inconclusive", f"{text}, measured once: the noise is unknown.")
     spread = spread_reasons.spread([rates.min, rates.median, rates.max])

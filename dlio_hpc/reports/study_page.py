@@ -7,7 +7,16 @@ from dlio_hpc.base.units import counted, format_seconds
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.reports import ab_rows, bottleneck, job_rows, slowdown_rows, study_banner, study_rows, study_text
+from dlio_hpc.reports import (
+    ab_rows,
+    bottleneck,
+    job_rows,
+    slowdown_rows,
+    study_banner,
+    study_rows,
+    study_text,
+    user_limit,
+)  # fmt: skip
 from dlio_hpc.reports.banner import Banner
 from dlio_hpc.reports.page import Block, Facts, Lines, Page, Picture, Pictures, Section, Style, Table
 from dlio_hpc.reports.study_report import StudyReport
@@ -27,7 +36,7 @@ def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequen
         title=study.study,
         subtitle=" · ".join([*study_text.heading(outcome), study.created]),
         banner=banner or study_banner.of_study(report),
-        answers=bottleneck.of_study(outcome.jobs),
+        answers=[*user_limit.of_study(outcome.jobs), *bottleneck.of_study(outcome.jobs)],
         facts=list(_facts(report)),
         sections=[
             *verdicts,
@@ -203,6 +212,9 @@ def _rates(runs: Sequence[RunOutcome]) -> tuple[list[str], Callable[[RunOutcome]
     if all(work.only_writes_checkpoints for work in workloads):
         is_measured = any(work.checkpoint is not None and work.checkpoint.fsync for work in workloads)
         columns = [("checkpoint_write_MBps", "checkpoint MB/s")] if is_measured else []
+    if all(work.inference is not None for work in workloads):
+        columns = [("ttft_p50_s", "first token p50 s"), ("ttft_p99_s", "first token p99 s"),
+                   ("kv_read_MBps", "KV read MB/s")]  # fmt: skip
     if all(work.metadata is not None for work in workloads):
         phases = {phase for work in workloads if work.metadata for phase in work.metadata.order}
         columns = list(metrics.quoted_phases({metrics.of_phase(phase) for phase in phases}).items())

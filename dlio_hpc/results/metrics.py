@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, cast
 
 from dlio_hpc.base.units import format_seconds
 from dlio_hpc.results.phases import PHASES, Phase
-from dlio_hpc.results.run_result import Summary
+from dlio_hpc.results.run_result import InferenceSummary, Summary
 
 MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
@@ -18,6 +18,8 @@ MetricName = Literal[
     "checkpoint_read_MBps", "checkpoint_safe_s", "restore_s", "restore_gap_s", "mkdir_per_s", "create_per_s",
     "write_per_s", "stat_per_s", "readdir_per_s", "open_read_close_per_s", "rename_per_s", "unlink_per_s",
     "rmdir_per_s", "common_samples_per_s",
+    "kv_read_MBps", "kv_write_MBps", "kv_tokens_per_s", "kv_read_p99_s", "kv_write_p99_s", "ttft_p50_s",
+    "ttft_p95_s", "ttft_p99_s", "ttft_load_share", "kv_hit_share", "late_share", "users_in_time",
 ]  # fmt: skip
 # Metrics of opens and closes of sample files.
 OF_OPENS: frozenset[MetricName] = frozenset({"opens_per_s", "open_p99_s", "metadata_fraction"})
@@ -85,6 +87,18 @@ def _rate(phase: Phase) -> Metric:
         "operations of all ranks / time from the first start to the last end, median over repeats",
         "timestamps of each rank", "the workload has no such phase", value,
     )  # fmt: skip
+
+
+def _served(value: Callable[[InferenceSummary], float | None]) -> Callable[[Summary], float | None]:
+    """Return a function that computes a metric from the requests of an inference workload."""
+    return lambda summary: None if summary.inference is None else value(summary.inference)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+_NOT_INFERENCE = "the workload has no inference"
 
 
 METRICS: dict[MetricName, Metric] = {
@@ -189,6 +203,67 @@ METRICS: dict[MetricName, Metric] = {
         "timestamps of each step", "the run is not a load of a mix, or reads no samples",
         lambda summary: None if summary.mix is None else summary.mix.samples_per_s,
     ),
+    "kv_read_MBps": Metric(
+        "KV read bandwidth of a rank", "MB/s", True,
+        "bytes of blocks read / seconds with at least one read of the rank in flight / 1e6, over all ranks",
+        "timestamps of each block", f"{_NOT_INFERENCE}; no block was read", _served(lambda one: one.read_MBps),
+    ),
+    "kv_write_MBps": Metric(
+        "KV write bandwidth of a rank", "MB/s", True,
+        "bytes of blocks written / seconds with at least one write of the rank in flight / 1e6, over all ranks",
+        "timestamps of each block", f"{_NOT_INFERENCE}; no block was written", _served(lambda one: one.write_MBps),
+    ),
+    "kv_tokens_per_s": Metric(
+        "tokens/s that storage allows a rank", "1/s", True,
+        "tokens of blocks read / seconds with at least one read of the rank in flight, over all ranks",
+        "timestamps of each block", f"{_NOT_INFERENCE}; no block was read", _served(lambda one: one.tokens_per_s),
+    ),
+    "kv_read_p99_s": Metric(
+        "p99 of reading a block", "s", False, "99th percentile over blocks", "histogram of block latency",
+        f"{_NOT_INFERENCE}; no block was read", _served(lambda one: None if one.read_s is None else one.read_s.p99),
+    ),
+    "kv_write_p99_s": Metric(
+        "p99 of writing a block", "s", False, "99th percentile over blocks", "histogram of block latency",
+        f"{_NOT_INFERENCE}; no block was written",
+        _served(lambda one: None if one.write_s is None else one.write_s.p99),
+    ),
+    "ttft_p50_s": Metric(
+        "median time to the first token", "s", False, "median over served requests", "timestamps of each request",
+        _NOT_INFERENCE, _served(lambda one: None if one.ttft_s is None else one.ttft_s.p50),
+    ),
+    "ttft_p95_s": Metric(
+        "p95 of the time to the first token", "s", False, "95th percentile over served requests",
+        "timestamps of each request", _NOT_INFERENCE,
+        _served(lambda one: None if one.ttft_s is None else one.ttft_s.p95),
+    ),
+    "ttft_p99_s": Metric(
+        "p99 of the time to the first token", "s", False, "99th percentile over served requests",
+        "timestamps of each request", _NOT_INFERENCE,
+        _served(lambda one: None if one.ttft_s is None else one.ttft_s.p99),
+    ),
+    "ttft_load_share": Metric(
+        "storage share of the time to the first token", "share", False,
+        "seconds of reads / seconds to the first token, summed over served requests", "timestamps of each request",
+        _NOT_INFERENCE,
+        _served(lambda one: _share(one.load_s.mean, one.ttft_s.mean) if one.load_s and one.ttft_s else None),
+    ),
+    "kv_hit_share": Metric(
+        "tokens from storage", "share", True, "tokens read from storage / tokens of histories and prompts",
+        "plan of the served requests", _NOT_INFERENCE, _served(lambda one: _share(one.storage_tokens, one.tokens)),
+    ),
+    "users_in_time": Metric(
+        "users in time", "", True,
+        "largest number of users whose requests have their first token within inference.target (99 %), are all served, "
+        "and do not queue up", "numbers of users that the epochs of a search try",
+        f"{_NOT_INFERENCE}; inference.search is not set",
+        _served(lambda one: None if one.users_in_time is None else float(one.users_in_time)),
+    ),
+    "late_share": Metric(
+        "late requests", "share", False,
+        "(requests with a time to the first token above inference.target + requests not served) / requests",
+        "timestamps of each request", _NOT_INFERENCE,
+        _served(lambda one: _share(one.late + one.requests - one.served, one.requests)),
+    ),
 }  # fmt: skip
 
 
@@ -198,7 +273,9 @@ def of_phase(phase: Phase) -> MetricName:
 
 
 # Metrics that are shown and compared by default if a run has them, in order of preference.
-MAINS: tuple[MetricName, ...] = ("samples_per_s", "checkpoint_write_MBps", *map(of_phase, PHASES))
+MAINS: tuple[MetricName, ...] = (
+    "samples_per_s", "checkpoint_write_MBps", *map(of_phase, PHASES), "kv_read_MBps", "kv_write_MBps",
+)  # fmt: skip
 # Phases whose rates mdtest quotes; the rates of others are in the tables of a single job only.
 _QUOTED: tuple[Phase, ...] = ("create", "stat", "open_read_close", "unlink")
 

@@ -325,6 +325,107 @@ class PaceSummary(Struct, frozen=True):
     """Delay of the start of the last step, in seconds."""
 
 
+class UserTry(Struct, frozen=True):
+    """A number of users that a search has tried in an epoch."""
+
+    users: int
+    """Number of users of the whole job."""
+    ttft_p99_s: float | None
+    """99th percentile of the time to the first token; null: there was no request."""
+    is_in_time: bool
+    """True if this percentile is at most inference.target, all requests were served, and no queue grew."""
+
+
+class InferenceSummary(Struct, frozen=True):
+    """Requests of an inference workload, over all ranks and epochs. Times of requests count from their intended
+    arrival. After a search (inference.search), only the epochs with users_in_time users are counted or, if that is 0,
+    those with the smallest number that was tried.
+    """
+
+    users: int
+    """Number of users of the whole job."""
+    requests: int
+    """Number of requests that arrived."""
+    served: int
+    """Number of requests that were served. The others had not begun when inference.time was over."""
+    late: int
+    """Number of served requests whose time to the first token is above inference.target."""
+    is_sustained: bool
+    """False if the queue of a rank grows: at the end of inference.time, more requests wait than the rank has slots, and
+    more than at half of the time.
+    """
+    wall_s: float
+    """Seconds from the start of the first rank to the end of the last request, summed over epochs. The blocks that are
+    written before the first request are not part of it.
+    """
+    blocks_prepared: int
+    """Number of blocks that were written before the first request arrived, and are not measured."""
+    blocks_read: int
+    """Number of blocks that were read from storage."""
+    blocks_written: int
+    """Number of blocks that were written to storage."""
+    block_bytes: int
+    """Bytes of a block."""
+    read_MBps: float | None
+    """Bytes that a rank reads, divided by the seconds with at least one of its reads in flight, as the mean over ranks
+    weighted by these seconds; null: nothing was read.
+    """
+    write_MBps: float | None
+    """The same for writes; null: nothing was written."""
+    read_rates: tuple[float | None, ...]
+    """read_MBps of each epoch."""
+    tokens_per_s: float | None
+    """Tokens that a rank reads from storage, divided by the seconds with at least one of its reads in flight; null:
+    nothing was read.
+    """
+    ttft_s: Distribution | None
+    """Time to the first token of served requests, from a histogram with eight bins per octave; null: none was served.
+    """
+    queue_s: Distribution | None
+    """Part of ttft_s in which a request waits for a slot, for the request before it in its conversation, or for a block
+    that another request writes.
+    """
+    load_s: Distribution | None
+    """Part of ttft_s in the system calls that read blocks."""
+    prefill_s: Distribution | None
+    """Part of ttft_s in emulated computation."""
+    read_s: Distribution | None
+    """Latency of reading a block: open, read and close, or a read of the pool; null: nothing was read."""
+    write_s: Distribution | None
+    """Latency of writing a block: open, write, fsync if asked, and close, or a write to the pool; null: nothing was
+    written.
+    """
+    memory_tokens: int
+    """Tokens of histories and prompts that were found in memory."""
+    storage_tokens: int
+    """Tokens of histories and prompts that were read from storage."""
+    computed_tokens: int
+    """Tokens of histories and prompts that were computed."""
+    dropped_blocks: int
+    """Number of blocks that memory forgot, because it was full."""
+    removed_blocks: int
+    """Number of blocks that were removed from storage, because it was full."""
+    users_in_time: int | None = None
+    """Largest number of users in time that a search has tried; 0: all numbers were too large; null: no search."""
+    tries: tuple[UserTry, ...] = ()
+    """The numbers of users that a search has tried, in their order; empty: no search."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of histories and prompts of served requests."""
+        return self.memory_tokens + self.storage_tokens + self.computed_tokens
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the blocks that were read."""
+        return self.blocks_read * self.block_bytes
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the blocks that were written."""
+        return self.blocks_written * self.block_bytes
+
+
 class Summary(Struct, frozen=True):
     """Summary of all epochs and ranks of a warm-up or measurement. Fields without a description are metrics;
     results.metrics defines them. Every metric except au_mlperf includes the first step of each epoch. If the workload
@@ -381,6 +482,8 @@ class Summary(Struct, frozen=True):
     """The evaluation passes; null: the run had none."""
     metadata: tuple[PhaseSummary, ...] = ()
     """The phases of a metadata workload, in their order; empty for other workloads."""
+    inference: InferenceSummary | None = None
+    """The requests of an inference workload; null: other workloads."""
     preprocess_s: float = 0.0
     """Time that the preprocessing threads of a rank spend, summed over the threads, as the mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None

@@ -98,6 +98,31 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """Minimum rate of unlink in a metadata workload. Example: 50000"""
     min_rmdir_per_s: Rate | None = None
     """Minimum rate of rmdir in a metadata workload. Example: 20000"""
+    min_kv_read_MBps: Rate | None = None
+    """Minimum rate in MB/s at which a rank reads blocks of KV caches while reads are in flight. Example: 5000"""
+    min_kv_write_MBps: Rate | None = None
+    """Minimum rate in MB/s at which a rank writes blocks of KV caches while writes are in flight. Example: 2000"""
+    min_kv_tokens_per_s: Rate | None = None
+    """Minimum number of tokens that a rank reads from storage in a second in which reads are in flight. Example: 40000
+    """
+    max_kv_read_p99: units.Latency | None = None
+    """Upper limit for the 99th percentile of the time to read a block of a KV cache. Example: 50 ms"""
+    max_kv_write_p99: units.Latency | None = None
+    """Upper limit for the 99th percentile of the time to write a block of a KV cache. Example: 100 ms"""
+    max_ttft_p50: units.Seconds | None = None
+    """Upper limit for the median time to the first token. Example: 500 ms"""
+    max_ttft_p95: units.Seconds | None = None
+    """Upper limit for the 95th percentile of the time to the first token. Example: 2 s"""
+    max_ttft_p99: units.Seconds | None = None
+    """Upper limit for the 99th percentile of the time to the first token. Example: 4 s"""
+    max_ttft_load_share: units.Share | None = None
+    """Maximum share of reads from storage in the time to the first token. Example: 50%"""
+    min_kv_hit_share: units.LeastShare | None = None
+    """Minimum share of tokens of histories and prompts that are read from storage. Example: 50%"""
+    min_users_in_time: Rate | None = None
+    """Minimum number of users whose requests have their first token within inference.target. Example: 64"""
+    max_late_share: units.Share | None = None
+    """Maximum share of requests that are late or not served. Example: 1%"""
     max_wait_p99: units.Latency | None = None
     """Upper limit for the 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.LeastShare | None = None

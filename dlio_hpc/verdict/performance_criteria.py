@@ -31,7 +31,7 @@ from dlio_hpc.verdict.variation import NightSpread, SampledLevel
 # from which it is computed. The first one that the runs have is used.
 _SLOWDOWNS: dict[str, tuple[str, str, tuple[MetricName, ...]]] = {
     "max_slowdown": ("slowdown", "slowdown by other loads", ("common_samples_per_s", *MAINS[1:])),
-    "max_p99_slowdown": ("p99_slowdown", "slowdown of the p99 of a read by other loads", ("read_p99_s",)),
+    "max_p99_slowdown": ("p99_slowdown", "slowdown of the p99 of a read by other loads", ("read_p99_s", "kv_read_p99_s")),
 }
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
 # is a minimum.

@@ -136,7 +136,7 @@ def test_who_suffers_from_whom_is_known_from_pairs(tmp_path: Path) -> None:
     assert sorted(header[1:]) == ["by one", "by three", "by two"]
     table = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
     assert table["one"]["by three"] == "1.98 x"
-    assert table["one"]["by two"] == "(1 x)"
+    assert table["one"]["by two"] == "(0.999 x)"
     assert table["three"]["by three"] == "-"
     assert [key for key, verdict in judged.items() if verdict == "slower"] == [
         ("one", ("three",)), ("one", ("two", "three")),

@@ -1478,18 +1478,54 @@ SYSTEM = (
               (f"{key}: a metadata workload has no dataset and reads no samples; leave {key} out",))
       for key, value in {"reader.direct": "true", "reader.load": "memory", "reader.transfer_size": "1MiB",
                          "reader.engine": "io_uring"}.items()),
+    Mistake("inference key of a workload with a dataset", DEMO + "-S 'inference={users: 1, time: 9s, interval: 1s, "
+            "prompt: {mean: 9}, answer: {mean: 9}}'",
+            ("an inference workload has blocks of its own", "dlio-submit kv_cache_llama3_8b measures KV caches")),
+    *(Mistake(f"{key}={value} of inference",
+              f"dlio-submit kv_cache_llama3_8b -s local --dry-run -S inference.{key}={value}", says)
+      for key, value, says in (
+          ("capacity", "1MiB", ("capacity: found 1 MiB, which is less than a block (2 MiB); raise capacity",)),
+          ("block_tokens", "10000", ("block_tokens: a block has 1.221 GiB, and at most 1 GiB are possible",)),
+          ("capacity", "1GiB -S inference.file_layout=sequence",
+           ("file_layout=sequence cannot be combined with capacity",)),
+          ("block_tokens", "4000", ("which fill no block of 4,000; lower block_tokens",)),
+          ("time", "0", ("time: requests need time to arrive; set it, such as 60 s",)),
+          ("interval", "0", ("interval: set the mean time from an answer to the next request",)),
+          ("users", "0", ("inference.users: found 0",)),
+          ("interval", "1us", ("users x time / interval is more than 10,000,000 requests",)),
+          ("prompt", "500", ("inference.prompt: found 500; use a mapping, such as {mean: 500",)),
+          ("prompt.mean", "2000", ("mean: found 2000, which is not between min (16) and max (1000)",)),
+          ("prompt.mean", "null", ("stdev needs mean",)),
+          ("answer.max", "10", ("max: found 10, which is below min (16)",)),
+          ("search.most", "2", ("search.most: found 2, which is less than users (4), the number of the first try",)),
+          ("search", "64", ("inference.search: found 64; use a mapping, such as {most: 1024}",)),
+          ("model", "llama", ("inference.model", "llama")),
+          ("model", "'{layers: 1, kv_heads: 1, head_dim: 5}'",
+           ("direct=true needs blocks of a multiple of 4096 bytes",)),
+      )),
+    *(Mistake(f"{key} beside inference", f"dlio-submit kv_cache_llama3_8b -s local --dry-run -S {key}", (says,))
+      for key, says in (
+          ("train.epochs=1 -S inference.search.most=9", "inference.search: each epoch tries one number of users"),
+          ("train.steps=3", "inference: leave train.steps out; inference.time is the length of an epoch"),
+          ("compute.time=1s", "compute.time has no effect on inference; set inference.prefill and inference.decode"),
+          ("metadata.files=3", "metadata and inference exclude each other; use two workloads"),
+      )),
+    Mistake("size of an inference workload", "dlio-submit kv_cache_llama3_8b -s local --dry-run --dataset-size 1GiB",
+            ("an inference workload has no dataset; set -S inference.users=N",)),
     Mistake("reader of checkpoints", "dlio-submit llama3_8b -s local --dry-run -S reader.direct=true",
             ("reader.direct: a workload that only writes checkpoints has no dataset",)),
     *(Mistake(f"nothing to generate: {name}", f"dlio-submit {name} -s local --dry-run --generate only",
               ("--generate only: ", why, "so there is nothing to generate; leave --generate out"))
       for name, why in {
           "metadata_own": "metadata_own is a metadata workload and has no dataset",
+          "kv_cache_llama3_8b": "kv_cache_llama3_8b is an inference workload and has no dataset",
           "llama3_8b": "llama3_8b is a workload that only writes checkpoints",
           "demo -S dataset.format=null": "dataset.format=null stores no files",
       }.items()),
     *(Mistake(f"folder that does not exist: {name}", f"dlio-submit {name} -s local --dry-run -d none",
               ("--data ", "none does not exist; ", use), code=0)
       for name, use in {
+          "kv_cache_llama3_8b": "an inference job creates this folder in ",
           "metadata_own": "a metadata job creates this folder in ", "llama3_8b": "and writes its checkpoints there",
           "demo": "a job that generates a dataset creates this folder in ",
           "demo -S dataset.format=null": "this workload stores nothing there",
@@ -1846,7 +1882,7 @@ PAIRS = (
             {"site.yaml": SITE.replace("command: srun", "command: srun --mpi=pmix -v")}),
     *(Mistake(f"{key} of {name}", f"dlio-submit {name} -s local --dry-run -S {key}={value}",
               (f"-S {key}={value}: {key}: {kind} has no dataset and reads no samples; leave {key} out",))
-      for name, kind in {"metadata_own": "a metadata workload",
+      for name, kind in {"metadata_own": "a metadata workload", "kv_cache_llama3_8b": "an inference workload",
                          "llama3_8b": "a workload that only writes checkpoints"}.items()
       for key, value in {"reader.read_threads": "4", "reader.loader": "pytorch", "reader.batch_size": "8"}.items()),
     Mistake("reader of a metadata workload in a file", DRY,
@@ -1858,6 +1894,10 @@ PAIRS = (
           ("metadata_own", "reader.drop_cache", "true", "reader.drop_cache: no effect, because a metadata workload"),
           ("metadata_own", "metadata.fsync", "true", "metadata.fsync: no effect without the phase write"),
           ("metadata_own", "metadata.shift_nodes", "2", "metadata.shift_nodes: no effect on a single node"),
+          ("kv_cache_llama3_8b", "inference.users", "1", "inference.users=1: fewer users than ranks"),
+          ("kv_cache_llama3_8b", "inference.memory", "1MiB", "inference.memory: no effect, because a block has 2 MiB"),
+          ("kv_cache_llama3_8b --ppn 1 -S inference.system_prompt=0", "inference.turns", "1",
+           "inference: no request has a history of a full block"),
           ("llama3_8b", "checkpoint.by", "all", "checkpoint.by: no effect with checkpoint.model"),
           ("demo", "checkpoint.precision.weights", "fp32", "checkpoint.precision: no effect without checkpoint.model"),
           ("demo", "reader.preprocess_threads", "4", "reader.preprocess_threads: no effect without reader.preprocess"),

@@ -112,9 +112,12 @@ def test_each_runs_here_shrunk(run: Run, name: str) -> None:
         pytest.importorskip("tensorflow")
     if load(name).dataset.format == "zarr":
         pytest.importorskip("zarr")
-    size = ("--dataset-size", _SIZES.get(name, "16MiB"))
+    size: tuple[str, ...] = ("--dataset-size", _SIZES.get(name, "16MiB"))
     if load(name).metadata is not None:
         size = ("-S", "metadata.files=100")
+    if load(name).inference is not None:
+        small = ("users=4", "time=2s", "interval=500ms", "model={layers: 1, kv_heads: 2, head_dim: 64}")
+        size = tuple(word for key in small for word in ("-S", f"inference.{key}"))
     done = run("dlio-submit", name, "-s", "local", "--ppn", 2, *size, *keys, "--wait", "--json")
     assert done.code == 0, done.err
     result = done.job["runs"][-1]["result"]

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import h5py
 import pytest
 
 from dlio_hpc.base import serialization, units
@@ -212,6 +213,37 @@ def test_l2hmc_writes_each_file_of_a_checkpoint_in_one_request(tmp_path: Path) -
     assert straced.writes(tmp_path, RANKS, run.outputs) == {
         f"rank00000-{number}.ckpt": [size] * summary.checkpoint.count for number, size in enumerate(sizes)
     }
+
+
+_KV = (
+    "inference.time=2s", "inference.interval=300ms", "inference.model={layers: 1, kv_heads: 4, head_dim: 64}",
+    "inference.decode=0", "inference.verify=true",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layout", "limit"),
+    [("block", "null"), ("sequence", "null"), ("pool", "null"), ("block", "400KiB"), ("pool", "400KiB")],
+)
+@pytest.mark.parametrize("direct", ["true", "false"])
+def test_a_kv_cache_reads_and_writes_each_block_in_one_request(
+    tmp_path: Path, layout: str, direct: str, limit: str
+) -> None:
+    keys = (*_KV, f"inference.file_layout={layout}", f"inference.direct={direct}", f"inference.capacity={limit}")
+    run, summary = measured(tmp_path, "kv_cache_llama3_8b", *keys)
+    served = summary.inference
+    assert served is not None
+    assert served.requests >= served.served > 10
+    reads, writes = straced.transfers(tmp_path, RANKS, run.outputs)
+    size = served.block_bytes
+    assert reads == [size] * served.blocks_read
+    assert writes == [size] * (served.blocks_prepared + served.blocks_written)
+    assert summary.bytes_read == sum(reads) > 0
+    assert bool(served.removed_blocks) == (limit != "null")
+    with h5py.File(rundir.run_directory(tmp_path, run.number, run.name) / rundir.TIMELINE) as timeline:
+        assert timeline["ranks/checkpoint_bytes"][:].sum() == size * served.blocks_written
+        assert timeline["ranks/bytes_read"][:].sum() == size * served.blocks_read
+    assert not Path(run.outputs).exists()
 
 
 def test_framework_mode_makes_the_requests_of_pyarrow(tmp_path: Path, small: Path) -> None:

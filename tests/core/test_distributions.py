@@ -16,7 +16,7 @@ from dlio_hpc.core.read_activity import BUSY, LEAST_S, OPENS, Activity, TimeBins
 from dlio_hpc.core.run import _placement_faults
 from dlio_hpc.core.train import PHASE_COLUMNS
 from dlio_hpc.plan.plan import Run
-from tests.support import planning
+from tests.support import planning, recordings
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_size=20)
 
@@ -59,6 +59,7 @@ def _merged(hosts: list[Host], steps: Floats, reads: Counts, totals: Floats, fet
         hosts, TimeBins(1, 0, 1), offsets, steps, histograms, np.zeros((ranks, 3, 2)), totals, arrivals, saved,
         np.zeros((ranks, 0, restore.COLUMNS)), np.zeros((ranks, 0, evaluation.COLUMNS)), verified, sides,
         sizes, activity, marks, disturbances, np.zeros((ranks, 0, PHASE_COLUMNS)), np.zeros((ranks, 0, 0), np.int64),
+        *recordings.unserved(ranks),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from dlio_hpc.core.read_activity import TimeBins
 from dlio_hpc.core.train import PHASE_COLUMNS
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.run_result import Summary
-from tests.support import planning
+from tests.support import planning, recordings
 
 RANKS, EPOCHS = range(3), (range(3), range(3, 5))
 HOSTS = [Host("a", "1"), Host("a", "1"), Host("b", "2")]
@@ -109,6 +109,7 @@ def merged() -> Merged:
         np.array(ARRIVED, float), np.array(SAVED, float), restored, passes, np.array(VERIFIED, float),
         np.array(SIDES, float), np.zeros((3, 160), np.int64), np.zeros((3, 5, 1)), np.zeros((3, 0, 2)),
         np.zeros((3, 3, node_activity.COLUMNS)), np.zeros((3, 0, PHASE_COLUMNS)), np.zeros((3, 0, 0), np.int64),
+        *recordings.unserved(3),
     )  # fmt: skip
 
 

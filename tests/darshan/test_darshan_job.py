@@ -342,6 +342,23 @@ def test_a_library_that_does_nothing_is_left_out(standin: Darshan) -> None:
     )
 
 
+_CHAT = """\
+name: chat
+inference:
+  {users: 4, time: 2 s, interval: 300 ms, prompt: {mean: 40}, answer: {mean: 20}, turns: 3, block_tokens: 16,
+   model: {layers: 1, kv_heads: 4, head_dim: 64}}
+"""
+
+
+def test_darshan_does_not_record_inference_workloads(standin: Darshan) -> None:
+    """Blocks are no files of a dataset, with which Darshan's counts could be compared."""
+    job = standin.measure(workload=_CHAT)
+    measured = _measured(job)
+    assert measured["result"]["faults"] == []
+    assert measured["result"]["summary"]["inference"]["blocks_read"] > 0
+    assert "no log: Darshan was not used in this run" in _said(standin.run("dlio-hpc", "report", job["archive"]))
+
+
 def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
     job = standin.measure("--no-darshan")
     assert "darshan" not in _measured(job)

@@ -14,11 +14,12 @@ _OURS = (
     "0/0/f0.0", "0/0/3/f17.0.r", "2/shared/12/f3.11", "rank00000-summary", "rank00012-0.ckpt", "rank123456-0.ckpt",
     "checkpoint001-rank00000-3.pt", "zero_pp_rank_0_mp_rank_3_optim_states.pt", "model_0_model_states.ckpt",
     "layer_17-model_3_model_states.weights.h5", "zero_pp_rank_1_mp_rank_0_model_states.pt", "checkpoint/.metadata",
-    "checkpoint/__3_0.distcp", "checkpoint012/__3_0.distcp", "checkpoint/.metadata.tmp",
+    "kv/0/3/b12", "kv/1/0/pool", "kv/1/3/s0", "checkpoint/__3_0.distcp", "checkpoint012/__3_0.distcp",
+    "checkpoint/.metadata.tmp",
 )  # fmt: skip
 _FOREIGN = (
     "thesis.txt", "0/notes", "0/f1.0", "0/0/thesis/ch1.tex", "model.pt", "checkpoint/thesis.pt", "0/0/d1.0",
-    "rank1-x", "rank00000-0.ckpt/x",
+    "rank1-x", "rank00000-0.ckpt/x", "kv/thesis", "kv/0/b1", "kv/0/0/b1.txt",
 )  # fmt: skip
 
 
@@ -99,7 +100,7 @@ def test_a_message_names_a_few_entries(tmp_path: Path, names: int) -> None:
 
 
 @pytest.mark.job
-@pytest.mark.parametrize("workload", ["metadata_own", "checkpoints"])
+@pytest.mark.parametrize("workload", ["metadata_own", "checkpoints", "kv_cache_llama3_8b"])
 def test_a_job_leaves_foreign_files_in_its_outputs(tmp_path: Path, run: Run, workload: str) -> None:
     """A file that another program puts into the folder while a run lasts is kept, and named."""
     (tmp_path / "checkpoints.yaml").write_text(
@@ -110,8 +111,10 @@ def test_a_job_leaves_foreign_files_in_its_outputs(tmp_path: Path, run: Run, wor
     started = tmp_path / "started"
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "sitecustomize.py").write_text(_INTRUDER.format(path=str(started)))
-    which = "metadata_own" if workload == "metadata_own" else "./checkpoints.yaml"
+    which = "./checkpoints.yaml" if workload == "checkpoints" else workload
     more = ["-S", "metadata.files=20"] if workload == "metadata_own" else []
+    if workload.startswith("kv"):
+        more = ["-S", "inference.time=1s", "-S", "inference.model={layers: 1, kv_heads: 4, head_dim: 64}"]
     command = ("dlio-submit", which, "-s", "local", "--ppn", 1, "-d", "data", *more, "--wait", "--json")
     done = run(*command, **ahead(tmp_path / "broken"))
     assert done.code == 0, done

@@ -83,7 +83,7 @@ def test_the_terminal_and_the_page_have_the_same_facts(run: Run) -> None:
 @pytest.mark.parametrize(("path", "facts"), [
     ("dataset.files", ["required without `existing`", "example: `64`"]),
     ("dataset.sample", ["required without `columns` or `existing`", "example: `{bytes: 150 KiB}`"]),
-    ("dataset", ["required without `checkpoint` or `metadata`"]),
+    ("dataset", ["required without `checkpoint` or `metadata` or `inference`"]),
     ("compute.time", ["unit: seconds", "default: the defaults of its keys", "example: `{mean: 20 ms}`"]),
     ("reader.transfer_size", ["unit: bytes", "default: `null`", "example: `1 MiB`"]),
     ("limits.walltime", ["unit: minutes", "default: `null`", "example: `24:00:00`"]),

@@ -17,6 +17,9 @@ VALUES: dict[MetricName, float] = {
     "opens_per_s": 15.0, "open_p99_s": 16.0, "metadata_fraction": 0.17,
     "common_samples_per_s": 18.0,
     **{metrics.of_phase(phase): 20.0 + place for place, phase in enumerate(PHASES)},
+    "kv_read_MBps": 30.0, "kv_write_MBps": 31.0, "kv_tokens_per_s": 32.0, "kv_read_p99_s": 33.0, "kv_write_p99_s": 34.0,
+    "ttft_p50_s": 35.0, "ttft_p95_s": 36.0, "ttft_p99_s": 37.0, "ttft_load_share": 0.25, "kv_hit_share": 0.3,
+    "late_share": 0.45, "users_in_time": 46.0,
 }  # fmt: skip
 
 
@@ -24,6 +27,7 @@ VALUES: dict[MetricName, float] = {
 def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
     assert name in VALUES, f"add the value of {name} to VALUES, and to the run what it is computed from"
     seconds = SimpleNamespace(min=90.0, mean=91.0, p50=92.0, p90=93.0, max=94.0)
+    other = SimpleNamespace(mean=106.0, p50=107.0, max=108.0)
     run: Any = SimpleNamespace(
         samples_per_s=1.0, read_MBps=2.0, au=0.3, au_mlperf=0.4, wall_s=5.0, io_time_s=6.0,
         wait_s=SimpleNamespace(**vars(seconds), p99=7.0), read_latency_s=SimpleNamespace(**vars(seconds), p99=8.0),
@@ -34,6 +38,13 @@ def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
         restored=SimpleNamespace(read_MBps=11.0, slowest_s=SimpleNamespace(p50=13.0, max=98.0), gap_s=14.0),
         opens_per_s=15.0, open_latency_s=SimpleNamespace(**vars(seconds), p99=16.0), metadata_fraction=0.17,
         metadata=[SimpleNamespace(phase=phase, per_s=20.0 + place) for place, phase in enumerate(PHASES)],
+        inference=SimpleNamespace(
+            read_MBps=30.0, write_MBps=31.0, tokens_per_s=32.0, read_s=SimpleNamespace(**vars(other), p99=33.0),
+            write_s=SimpleNamespace(**vars(other), p99=34.0), load_s=SimpleNamespace(mean=2.0, max=104.0),
+            ttft_s=SimpleNamespace(mean=8.0, p50=35.0, p95=36.0, p99=37.0, max=105.0), storage_tokens=3, tokens=10,
+            memory_tokens=5, late=2, requests=20, served=13, users=47,
+            users_in_time=46,
+        ),
         close_latency_s=SimpleNamespace(**vars(seconds), p99=103.0), opens=99, requests=100, steps=101, bytes_read=102,
         mix=SimpleNamespace(samples_per_s=18.0, overlap=0.9),
     )  # fmt: skip
@@ -76,7 +87,8 @@ def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None
     higher = {name for name, metric in METRICS.items() if metric.is_higher_better}
     assert higher == {
         "samples_per_s", "read_MBps", "au", "au_mlperf", "checkpoint_write_MBps", "checkpoint_read_MBps", "opens_per_s",
-        "common_samples_per_s", *map(metrics.of_phase, PHASES),
+        "kv_read_MBps", "kv_write_MBps", "kv_tokens_per_s", "kv_hit_share", "users_in_time", "common_samples_per_s",
+        *map(metrics.of_phase, PHASES),
     }  # fmt: skip
 
 
@@ -88,6 +100,7 @@ def test_rates_and_utilisation_are_better_if_higher_and_times_if_lower() -> None
         (("checkpoint_write_MBps", "samples_per_s"), "samples_per_s"),
         (("create_per_s", "checkpoint_write_MBps"), "checkpoint_write_MBps"),
         (("unlink_per_s", "stat_per_s", "wall_s"), "stat_per_s"),
+        (("kv_write_MBps", "ttft_p99_s", "kv_read_MBps"), "kv_read_MBps"),
     ],
 )
 def test_the_metric_that_is_shown_by_default(known: tuple[str, ...], name: MetricName) -> None:

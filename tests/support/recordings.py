@@ -1,6 +1,7 @@
 """A job of ranks that never ran: its recordings as rank 0 has them after the last step, and its files."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from dlio_hpc.core import (
     checkpoint,
     distributions,
     evaluation,
+    kv_record,
     merge,
     node_activity,
     restore,
@@ -52,7 +54,13 @@ def merged(made: plan.Plan) -> Merged:
         np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,
         np.zeros((ranks, 0, 2)), np.zeros((ranks, 2, node_activity.COLUMNS)),
         np.zeros((ranks, 0, PHASE_COLUMNS)), np.zeros((ranks, 0, 0), np.int64),
+        *unserved(ranks),
     )  # fmt: skip
+
+
+def unserved(ranks: int) -> tuple[Any, Any]:
+    """Return the fields of Merged on requests, for a workload without inference."""
+    return np.zeros((ranks, 0, kv_record.COLUMNS)), np.zeros((ranks, 0, kv_record.KINDS, 0), np.int64)
 
 
 def leave(folder: Path, made: plan.Plan, recordings: Merged) -> run_result.Summary:

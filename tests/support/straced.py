@@ -114,6 +114,13 @@ def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
     }
 
 
+def transfers(job: Path, ranks: int, folder: str) -> tuple[list[int], list[int]]:
+    """Return the bytes of each read and of each write of the files below `folder`, in the run traced by core()."""
+    traces = [trace for rank in range(ranks) for trace in _traces(job, rank) if trace.path.startswith(f"{folder}/")]
+    reads, writes = ([row[1] for trace in traces for row in getattr(trace, name)] for name in ("reads", "writes"))
+    return reads, writes
+
+
 def seeds(job: Path) -> int:
     """Return the number of reads of /dev/urandom by threads."""
     return sum((call.name, call.path) == ("read", "/dev/urandom") for call in _calls(job, "*"))

@@ -66,6 +66,18 @@ LIMITED = [
     ("max_open_p99_s", "open_p99_s", 1e-5),
     ("max_metadata_fraction", "metadata_fraction", 0.0008),
     *((f"min_{phase}_per_s", f"{phase}_per_s", 1.0) for phase in PHASES),
+    ("min_kv_read_MBps", "kv_read_MBps", 1.0),
+    ("min_kv_write_MBps", "kv_write_MBps", 1.0),
+    ("min_kv_tokens_per_s", "kv_tokens_per_s", 1.0),
+    ("max_kv_read_p99", "kv_read_p99_s", 1e-5),
+    ("max_kv_write_p99", "kv_write_p99_s", 1e-5),
+    ("max_ttft_p50", "ttft_p50_s", 1e-3),
+    ("max_ttft_p95", "ttft_p95_s", 1e-3),
+    ("max_ttft_p99", "ttft_p99_s", 1e-3),
+    ("max_ttft_load_share", "ttft_load_share", 0.0008),
+    ("min_kv_hit_share", "kv_hit_share", 0.0008),
+    ("max_late_share", "late_share", 0.0008),
+    ("min_users_in_time", "users_in_time", 1.0),
     ("max_wait_p99", "wait_p99_s", 1e-5),
     ("max_checkpoint_safe", "checkpoint_safe_s", 1e-3),
     ("max_restore", "restore_s", 1e-3),
@@ -117,7 +129,7 @@ def test_metrics_against_limits(key: str, figure: str, scale: float, all_runs: b
             assert check.low is not None
             assert check.high is not None
             assert check.value == pytest.approx(values[2])
-            high = min(1.125 * values[2], 1.0 if key.startswith("min_au") else math.inf)
+            high = min(1.125 * values[2], 1.0 if key.startswith(("min_au", "min_kv_hit")) else math.inf)
             assert [check.low, check.high] == pytest.approx([0.889 * values[2], high], rel=0.001)
             assert _one(repeats(figure, values), {key: scale * 999.0}).outcome == "inconclusive"
 
@@ -362,9 +374,11 @@ def test_some_shipped_workload_can_have_each_limited_metric(key: str) -> None:
     """A metric that a workload can have, but a run lacks, is a criterion that is not met."""
     lacking = structs.replace(run(), metrics={})
     outcomes = set()
-    for name in ("cosmoflow", "llama3_8b", "metadata_own", "metadata_with_bytes"):
-        keys = ("metadata.phases=null", "metadata.bytes=4KiB") if name == "metadata_with_bytes" else ()
-        made = workload.load(name.replace("with_bytes", "own"), keys)
+    for name in ("cosmoflow", "llama3_8b", "metadata_own", "metadata_with_bytes", "kv_cache_llama3_8b", "kv_search"):
+        keys: tuple[str, ...] = ("metadata.phases=null", "metadata.bytes=4KiB") if name == "metadata_with_bytes" else ()
+        if name == "kv_search":
+            keys = ("inference.search.most=99",)
+        made = workload.load({"kv_search": "kv_cache_llama3_8b"}.get(name, name.replace("with_bytes", "own")), keys)
         job = entry([lacking], workloads={KEY.settings: serialization.plain(made)})
         outcomes.add(_one(job, {key: 0.9 if key != "max_slowest_rank_ratio" else 1.2}).outcome)
     assert "fail" in outcomes

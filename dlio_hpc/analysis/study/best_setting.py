@@ -24,6 +24,8 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.results.run_result import Summary
 
 Verdict = Literal["best", "same as best", "slower", "unknown"]
+# Key whose values are loads, and not settings to choose from.
+_USERS = "inference.users"
 
 
 class Spread(Struct, frozen=True):
@@ -198,14 +200,15 @@ def _confounded(part: Part, points: Sequence[Point]) -> str | None:
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
     """Return the groups of points that are compared with each other. The points of a group have the same number of
-    nodes and ranks and the same file system. The group with the most ranks is last. Return an empty list if the part
-    varies no settings.
+    nodes and ranks, the same file system, and the same number of users of a language model, because these are the load
+    and not a choice. The group with the most ranks is last. Return an empty list if the part varies no other settings.
     """
-    if not part.settings:
+    if not {axis.key for axis in part.settings} - {_USERS}:
         return []
-    groups: dict[tuple[int, int, str], list[Point]] = {}
+    groups: dict[tuple[int, int, str, int], list[Point]] = {}
     for point in points:
-        groups.setdefault((point.nodes, point.ranks_per_node, point.data or ""), []).append(point)
+        users = 0 if point.workload.inference is None else point.workload.inference.users
+        groups.setdefault((point.nodes, point.ranks_per_node, point.data or "", users), []).append(point)
     return [groups[place] for place in sorted(groups, key=lambda place: (place[0] * place[1], place))]
 
 

@@ -25,7 +25,9 @@ from dlio_hpc.results.metrics import METRICS, MetricName
 # Smallest slowdown that counts, as a share. Smaller ones do not matter, although many repeats can show them.
 RELEVANT = 0.02
 # Metrics of a load whose slowdown is computed in addition to its own metric.
-_FURTHER: tuple[MetricName, ...] = ("au", "read_p99_s", "open_p99_s", "wait_p99_s", "checkpoint_safe_s")
+_FURTHER: tuple[MetricName, ...] = (
+    "au", "read_p99_s", "open_p99_s", "wait_p99_s", "checkpoint_safe_s", "kv_read_p99_s", "ttft_p99_s",
+)  # fmt: skip
 Verdict = Literal["slower", "faster", "same", "unknown"]
 # Measurements by the number of the point and the repeat.
 _ByUnit = Mapping[tuple[int, int], Measured]

@@ -12,6 +12,7 @@ from dlio_hpc.core.darshan_workers import WorkerLogs
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.formats import format_table
 from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.loaders.inference import InferenceLoader
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.metadata import MetadataLoader
@@ -73,6 +74,8 @@ def open_loader(
     workload = run.workload
     if workload.metadata is not None:
         return MetadataLoader(comm, run, workload.metadata, ranks_on_node, stop)
+    if workload.inference is not None:
+        return InferenceLoader(comm, run, workload.inference, stop)
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
     paths = dataset_folder.paths(run.stored)

@@ -3,12 +3,11 @@
 import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.base.errors import InfrastructureError, of_system
+from dlio_hpc.base.errors import InfrastructureError
 from dlio_hpc.config.metadata_keys import MetadataKeys, maker
 from dlio_hpc.core import clock, distributions, metadata_operations, output_folder
 from dlio_hpc.core.early_stop import Stop
@@ -17,7 +16,7 @@ from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.dataset.rank_shares import share
 from dlio_hpc.dataset.sample_layout import Place, Places
 from dlio_hpc.dataset.sample_order import Order
-from dlio_hpc.files import filesystem, run_outputs
+from dlio_hpc.files import filesystem
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results.phases import Phase
 
@@ -44,10 +43,10 @@ class MetadataLoader:
         self._count = 0  # operations of this rank in the phase before
         clock.assemble(comm)  # rank 0 creates the folder
         if comm.rank == 0:
-            _enter(self._root, is_emptied=True)  # a killed run may have left files
+            output_folder.enter(self._root, is_emptied=True)  # a killed run may have left files
         clock.assemble(comm)
         if comm.rank:
-            _enter(self._root)
+            output_folder.enter(self._root)
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         """Yield a batch after each phase. The folders are made before the first phase, and are not measured."""
@@ -160,15 +159,3 @@ class MetadataLoader:
         """Return the error of an operation. The paths of operations are relative to the output folder."""
         place = os.path.join(self._root, os.fsdecode(fault.filename or ""))
         return InfrastructureError(f"{phase}: cannot use {place}: {filesystem.reason(fault, '.')}")
-
-
-def _enter(path: str, is_emptied: bool = False) -> None:
-    """Make the output folder the working directory. is_emptied: whether to remove its content."""
-    try:
-        if is_emptied:
-            with output_folder.made(path):
-                run_outputs.remove(Path(path))
-        with output_folder.made(path) as folder:
-            os.fchdir(folder)
-    except OSError as fault:
-        raise InfrastructureError(f"cannot use {of_system(fault, path)}; choose another --data") from fault

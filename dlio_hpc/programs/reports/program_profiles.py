@@ -144,9 +144,10 @@ def _of_logs(paths: list[Path], title: str, only: str | None) -> Profile:
 def _of_job(path: Path, run: str | None) -> Profile:
     outcome = job_outcome.load(path)
     chosen = _chosen(outcome, path, run)
-    if chosen.run.workload.metadata is not None:
+    if chosen.run.workload.has_own_loader:
         raise ConfigError(
-            f"{path} is a job of a metadata workload, which has no samples to compare; dlio-hpc report {path} shows it"
+            f"{path} is a job of {chosen.run.workload.kind_in_words}, which has no samples to compare; dlio-hpc report "
+            f"{path} shows it"
         )
     fault = job_outcome.run_fault(outcome, chosen)
     has_metrics = chosen.result is not None and chosen.result.summary is not None

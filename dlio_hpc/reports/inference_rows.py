@@ -1,0 +1,163 @@
+"""Measurements of inference workloads as table rows and lines."""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.base.units import counted, format_seconds, format_size
+from dlio_hpc.config.inference_keys import InferenceKeys, Lengths
+from dlio_hpc.results.run_result import Distribution, InferenceSummary
+
+REQUESTS = ("requests", "served", "late", "tokens in memory", "on storage", "computed")
+BLOCKS = ("blocks", "number", "bytes", "MB/s of a rank")
+REQUESTS_LEGEND = (
+    "served: begun within inference.time. late: time to the first token above inference.target. tokens: of histories "
+    "and prompts, by where they were found."
+)
+BLOCKS_LEGEND = "MB/s of a rank: bytes / seconds with at least one block of the rank in flight, over all ranks."
+TRIES = ("epoch", "users", "first token p99", "in time")
+RUNS = ("run", "first token p50 s", "first token p99 s", "MB/s read", "MB/s written", "late", "storage")
+RUNS_LEGEND = (
+    "MB/s: of a rank, while blocks are in flight. late: late or not served. storage: share of the bytes read that "
+    "came from storage and not from memory of the nodes."
+)
+
+
+def described(keys: InferenceKeys, nodes: str, repeats: str) -> str:
+    """Return a description of an inference workload in three lines. nodes, repeats: numbers of nodes and repeats."""
+    model = keys.model if isinstance(keys.model, str) else "a model of its own"
+    every = f"each asks {format_seconds(keys.interval)} after an answer (mean)"
+    space = "no limit" if keys.capacity is None else f"{format_size(keys.capacity)} a rank"
+    memory = f"{format_size(keys.memory)} of memory a rank, " if keys.memory else ""
+    way = f"{'direct' if keys.direct else 'through the page cache'}{', fsync' if keys.fsync else ''}"
+    return (
+        f"{model}, {counted(keys.users, 'user')}, {every}, for {format_seconds(keys.time)}; prompts of "
+        f"{_lengths(keys.prompt)}, answers of {_lengths(keys.answer)}\n"
+        f"{nodes} with {counted(keys.slots, 'slot')}, {repeats}\n"
+        f"blocks of {keys.block_tokens} tokens ({format_size(keys.block_bytes)}), {_FILES[keys.file_layout]}, {way}; "
+        f"{memory}storage: {space}"
+    )
+
+
+def _lengths(lengths: Lengths) -> str:
+    if lengths.mean is None:
+        return f"{lengths.min:,} to {lengths.max:,} tokens"
+    return f"{lengths.mean:,} tokens{' (mean)' if lengths.stdev else ''}"
+
+
+def requests(summary: InferenceSummary) -> list[list[str]]:
+    """Return the row of the requests (header: REQUESTS)."""
+    tokens = (summary.memory_tokens, summary.storage_tokens, summary.computed_tokens)
+    shares = (f"{100 * part / summary.tokens:.1f} %" if summary.tokens else "-" for part in tokens)
+    return [[f"{summary.requests:,}", f"{summary.served:,}", f"{summary.late:,}", *shares]]
+
+
+def blocks(summary: InferenceSummary) -> list[list[str]]:
+    """Return a row for the blocks that were read, and one for those that were written (header: BLOCKS)."""
+    rows = (
+        ("read", summary.blocks_read, summary.bytes_read, summary.read_MBps),
+        ("written", summary.blocks_written, summary.bytes_written, summary.write_MBps),
+    )
+    return [
+        [name, f"{number:,}", format_size(size), "-" if rate is None else f"{rate:,.1f}"]
+        for name, number, size, rate in rows
+    ]
+
+
+def tries(summary: InferenceSummary) -> list[list[str]]:
+    """Return a row for each number of users that a search has tried (header: TRIES)."""
+    return [
+        [
+            str(number),
+            f"{one.users:,}",
+            "-" if one.ttft_p99_s is None else format_seconds(one.ttft_p99_s),
+            "yes" if one.is_in_time else "no",
+        ]
+        for number, one in enumerate(summary.tries, 1)
+    ]
+
+
+def takes(summary: InferenceSummary) -> list[tuple[str, Distribution | None]]:
+    """Return the times of requests and blocks."""
+    return [
+        ("first token", summary.ttft_s),
+        ("  wait in the queue", summary.queue_s),
+        ("  reads from storage", summary.load_s),
+        ("  computation (emulated)", summary.prefill_s),
+        ("read of a block", summary.read_s),
+        ("write of a block", summary.write_s),
+    ]
+
+
+def facts(keys: InferenceKeys, summary: InferenceSummary) -> Iterator[tuple[str, str]]:
+    """Yield the facts about the requests that are not in the tables."""
+    if not summary.is_sustained:
+        yield "queue", f"{NOT_SUSTAINED}; the times above are those of requests that were served"
+    if summary.requests > summary.served:
+        left = summary.requests - summary.served
+        yield "unserved", f"{left:,} of {summary.requests:,} requests had not begun when inference.time was over"
+    if 0 < summary.served < _ENOUGH:
+        yield (
+            "few",
+            f"the p99 of {counted(summary.served, 'request')} is one of the slowest; set a longer inference.time",
+        )
+    if summary.blocks_prepared:
+        size = format_size(summary.blocks_prepared * summary.block_bytes)
+        yield "prepared", f"{summary.blocks_prepared:,} blocks, {size}, were written before, and are not measured"
+    if summary.removed_blocks or summary.dropped_blocks:
+        yield (
+            "evicted",
+            f"{summary.removed_blocks:,} blocks from storage, {summary.dropped_blocks:,} blocks from memory",
+        )
+    if summary.tokens_per_s is not None:
+        yield (
+            "tokens",
+            f"storage allows a rank {summary.tokens_per_s:,.0f} tokens/s: {summary.storage_tokens:,} tokens in the "
+            "seconds in which it read",
+        )
+    if keys.verify:
+        yield "verified", f"{summary.blocks_read:,} blocks read had the content that was written"
+
+
+_FILES = {"block": "a file each", "sequence": "in a file for each conversation", "pool": "in a file for each rank"}
+# Number of requests from which on some are above the 99th percentile.
+_ENOUGH = 200
+NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"
+
+
+def sentence(summaries: Sequence[InferenceSummary]) -> str:
+    """Return one sentence on the requests of the repeats of a measurement, and a second one if they were too many."""
+    searched = [one for one in summaries if one.users_in_time is not None]
+    requests, served = (sum(getattr(one, name) for one in summaries) for name in ("requests", "served"))
+    sums = {name: sum(_total(one, name) for one in summaries) for name in ("ttft_s", "queue_s", "load_s", "prefill_s")}
+    text = f"{' '.join([*map(_searched, searched), ''])}Served {served:,} of {requests:,} requests"
+    worst = max(summaries, key=lambda one: one.ttft_s.p99 if one.ttft_s else 0.0)
+    if worst.ttft_s is not None and sums["ttft_s"]:
+        shares = (
+            f"{name} {100 * sums[part] / sums['ttft_s']:.0f} %"
+            for name, part in (("queue", "queue_s"), ("storage", "load_s"), ("computation", "prefill_s"))
+        )
+        where = " (the slowest repeat)" if len(summaries) > 1 else ""
+        text += (
+            f"; time to the first token {format_seconds(worst.ttft_s.p50)} (median), "
+            f"{format_seconds(worst.ttft_s.p99)} (p99){where}: {', '.join(shares)}"
+        )
+    late = sum(one.late for one in summaries)
+    text += f"; {late:,} late." if late else "."
+    if not all(one.is_sustained for one in summaries):
+        text += " Not sustained: the queue of requests grows."
+    return text
+
+
+def _searched(summary: InferenceSummary) -> str:
+    """Return a sentence on the result of a search. The requests that are reported are those of this number of users."""
+    too_large = min((one.users for one in summary.tries if not one.is_in_time), default=None)
+    if not summary.users_in_time:
+        return f"Users in time: fewer than {summary.users:,}, the smallest number tried."
+    if too_large is None:
+        return f"Users in time: {summary.users_in_time:,} and perhaps more; no larger number was tried."
+    return f"Users in time: {summary.users_in_time:,}; {too_large:,} are too many."
+
+
+def _total(summary: InferenceSummary, name: str) -> float:
+    """Return the sum of a time over served requests."""
+    times: Distribution | None = getattr(summary, name)
+    return 0.0 if times is None else times.mean * summary.served
