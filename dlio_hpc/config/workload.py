@@ -76,7 +76,8 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     interval: units.Seconds | None = None
     """Time from the start of a step to the start of the next one; replaces `time`. Steps start at fixed times, although
     storage may be slow: after a late step, the next steps follow without a pause until the run has caught up. A run
-    that is late at its end is invalid, because storage did not hold the rate. null: steps take `time`. Example: 50 ms
+    that is late at its end, by more than two steps and 5 % of its time, is invalid, because storage did not hold the
+    rate. null: steps take `time`. Example: 50 ms
     """
 
     def __post_init__(self) -> None:

@@ -54,6 +54,11 @@ class Stop:
             self._neighbours.begin()
         clock.barrier(self._comm)
 
+    def mark(self) -> None:
+        """Note the end of an epoch."""
+        if self._neighbours is not None:
+            self._neighbours.mark()
+
     def planned_end(self) -> None:
         """Tell the other loads of a mix that this load has made its planned epochs."""
         if self._neighbours is not None:

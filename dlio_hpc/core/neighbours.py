@@ -19,6 +19,8 @@ _TAG, _CUT_TAG = 11, 12
 # Largest numbers of steps and of epochs that a load records if it starts again until other loads end. Memory is used
 # only for the steps that are made.
 _MOST_STEPS, _MOST_EPOCHS = 1 << 20, 1 << 14
+# Smallest number of steps whose rate is computed if no epoch is whole.
+_FEWEST_STEPS = 20
 
 
 class Seat(NamedTuple):
@@ -77,6 +79,7 @@ class Neighbours:
         self._sent: list[Request] = []
         self._awaited: list[Request] = []
         self._has_ended = self._is_cut = False
+        self._ends: list[float] = []
         self._began = 0.0
 
     def epochs(self, run: Run) -> int:
@@ -135,22 +138,28 @@ class Neighbours:
             clock.wait(self._comm.Irecv(bytearray(1), 0, _CUT_TAG))
             self._is_cut = True
 
-    def summary(self, steps: Floats, reads_samples: bool) -> MixSummary:
+    def mark(self) -> None:
+        """Note the end of an epoch, after its last checkpoint."""
+        self._ends.append(clock.now() - self._began)
+
+    def summary(self, steps: Floats, per_epoch: int, reads_samples: bool) -> MixSummary:
         """Return the facts about the mix, on the leader. steps: steps of all ranks on the leader's clock, shape (ranks,
-        steps, columns). All leaders must call this.
+        steps, columns). per_epoch: steps of an epoch. All leaders must call this.
         """
         leaders = self._leaders
         assert leaders is not None
         self.end()
         for request in (*self._sent, *self._awaited):
             clock.wait(request)
-        ends = steps[..., SYNCED].max(axis=0) - self._began
-        began, ended = float(steps[..., STARTED].min()) - self._began, float(ends[-1])
+        starts = steps[..., STARTED].min(axis=0) - self._began
+        began, ended = float(starts[0]), self._ends[-1]
         clock.assemble(leaders)
         begins, all_ends = zip(*leaders.allgather((began, ended)), strict=True)
         begin, first_end = max(begins), min(all_ends)
         end = max(begin, first_end)
         samples = steps[..., SAMPLES].sum(axis=0)
+        step_ends = steps[..., SYNCED].max(axis=0) - self._began
+        common = EpochTimes(starts, step_ends, samples, np.array(self._ends), per_epoch)
         return MixSummary(
             load=self.load.name,
             others=self.load.others,
@@ -158,7 +167,7 @@ class Neighbours:
             ended_s=ended,
             common_s=(begin, end),
             overlap=(end - begin) / (ended - began),
-            samples_per_s=rate(ends, samples, max(begin, float(ends[0])), end) if reads_samples else None,
+            samples_per_s=rate(common, end) if reads_samples else None,
         )
 
     def wait(self) -> None:
@@ -167,13 +176,31 @@ class Neighbours:
             clock.assemble(self._leaders)
 
 
-def rate(ends: Floats, samples: Floats, begin: float, end: float) -> float | None:
-    """Return the samples per second between two times. The samples of a step are spread evenly over the time from the
-    end of the previous step to its own end. ends, samples: end and samples of each step, shape (steps,). Return None if
-    the time is empty.
+class EpochTimes(NamedTuple):
+    """Times of a load, in seconds after the launch began. starts, ends, samples: start, end and samples of each step,
+    shape (steps,). epoch_ends: end of each epoch, after its last checkpoint, shape (epochs,). per_epoch: steps of an
+    epoch.
     """
-    if end <= begin:
+
+    starts: Floats
+    ends: Floats
+    samples: Floats
+    epoch_ends: Floats
+    per_epoch: int
+
+
+def rate(times: EpochTimes, end: float) -> float | None:
+    """Return the samples per second of the whole epochs that end before a time, without the time between epochs. The
+    rate then has the same share of first steps, in which nothing was read ahead, however often the load starts again.
+    Without a whole epoch, return the rate of the steps that end before this time, or None if these are fewer than
+    _FEWEST_STEPS.
+    """
+    whole = min(len(times.starts) // times.per_epoch, int(np.searchsorted(times.epoch_ends, end, side="right")))
+    if whole:
+        begins = times.starts[: whole * times.per_epoch : times.per_epoch]
+        seconds = float((times.epoch_ends[:whole] - begins).sum())
+        return float(times.samples[: whole * times.per_epoch].sum()) / seconds
+    done = int(np.searchsorted(times.ends, end, side="right"))
+    if done < _FEWEST_STEPS:
         return None
-    read = np.cumsum(samples)
-    at_begin, at_end = np.interp([begin, end], ends, read)
-    return float((at_end - at_begin) / (end - begin))
+    return float(times.samples[:done].sum()) / float(times.ends[done - 1] - times.starts[0])

@@ -214,8 +214,12 @@ class ResultKept(InfrastructureError):
 
 
 class MadeOtherwise(InvalidRun):
-    """Error that is raised after the result was written, if the run was not made as planned. Other loads of the launch
-    are not affected.
+    """Error that is raised after the result was written, if the run was not made as planned."""
+
+
+class RateMissed(MadeOtherwise):
+    """Error that is raised if a background load did not hold its rate: the other loads of the launch ran beside a
+    weaker load than planned.
     """
 
 
@@ -225,7 +229,8 @@ def concerned(fault: Exception, folders: list[Path], own: Path | None) -> list[P
     """
     if isinstance(fault, ResultKept):
         return []
-    return [own] if isinstance(fault, MadeOtherwise) and own is not None else folders
+    is_own = isinstance(fault, MadeOtherwise) and not isinstance(fault, RateMissed)
+    return [own] if is_own and own is not None else folders
 
 
 def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSError | None) -> None:
@@ -289,7 +294,8 @@ def _end(directory: Path, result: Result) -> None:
         with about(stop), stop.open("a") as stopped:
             stopped.write(f"{result.run}: stopped, {summary.cut_short}\n")
     if result.faults:
-        raise MadeOtherwise("; ".join(result.faults))
+        is_late = summary is not None and summary.pace is not None and _pace_faults(summary.pace, summary.wall_s)
+        raise (RateMissed if is_late else MadeOtherwise)("; ".join(result.faults))
 
 
 class _Trained(NamedTuple):
@@ -339,10 +345,12 @@ def _train(
     summary = structs.replace(merge.summary(merged, run), interruptions=interrupted)
     summary = structs.replace(summary, cut_short=_cut_short(run, summary) if recording.stopped else None)
     if neighbours is not None:
-        summary = structs.replace(summary, mix=neighbours.summary(merged.steps, run.workload.reads_samples))
+        summary = structs.replace(summary, mix=_of_mix(neighbours, merged, run))
     ends_early = recording.stopped and stop.ends_with_mix()
     if ends_early:
         summary = structs.replace(summary, cut_short=None, steps_planned=summary.steps)
+    elif neighbours is not None and recording.stopped and summary.cut_short is None:
+        summary = structs.replace(summary, cut_short="not all loads of the mix had ended")
     timeline_fault = None
     try:
         timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
@@ -357,6 +365,10 @@ def _train(
     return _Trained(
         merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged), timeline_fault
     )
+
+
+def _of_mix(neighbours: Neighbours, merged: merge.Merged, run: Run) -> MixSummary:
+    return neighbours.summary(merged.steps, run.steps_per_epoch, run.workload.reads_samples)
 
 
 def _reading(run: Run) -> ExitStack:

@@ -285,6 +285,7 @@ class _Loop(NamedTuple):
         storage.
         """
         started = clock.now()
+        self.stop.mark()
         self.verification.finish()
         self.record.after_step(epoch, 0.0, clock.now() - started, 0)
         columns = arrivals.end(self.apart.taken() + self.record.other_processes_fetched())

@@ -3,6 +3,7 @@
 Each load is measured alone first, on the ranks that it has in the mix, and then together with the other loads.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
@@ -19,8 +20,10 @@ AXIS, ALONE = "mix", "alone"
 _ROUNDING = 0.01
 # Least share of the time of a load in which the other loads must run, so that it is measured together with them.
 OVERLAP = 0.8
-# Separators of the parts of Load.company.
-_AS, _OF = ": ", ", of "
+# Separators of the parts of Load.company, and of what follows it in measurement keys.
+_AS, _OF, MARK = ": ", ", of ", " #"
+# Names of loads: letters, digits, and some marks that have no meaning elsewhere.
+_NAME = re.compile(r"[\w.+-]+( [\w.+-]+)*")
 
 
 class MixKeys(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,6 +117,11 @@ def placed(mix: str, shares: Mapping[str, float], scale: LaunchScale, keys: MixK
     """Return the place of each load of a mix. shares: share of the ranks that each load has, by its name. scale:
     numbers of nodes and ranks of the launch. Raise ConfigError if the shares are not whole numbers of nodes or ranks.
     """
+    for name in shares:
+        if _NAME.fullmatch(name) is None:
+            raise ConfigError(
+                f"mix {mix}: {name!r} cannot be the name of a load; use letters, digits, '.', '-' and '_'"
+            )
     if len(shares) < 2:
         raise ConfigError(f"mix {mix}: a mix needs at least two loads; give another one, with its share of the ranks")
     if sum(shares.values()) > 1 + _ROUNDING:
@@ -170,8 +178,9 @@ def alone(company: str) -> str | None:
     """Return Load.company of the same load without other loads. Return None if the load runs alone, or the run is no
     load of a mix.
     """
-    name, _, label = company.rpartition(_OF)[0].partition(_AS)
-    launch = company.rpartition(_OF)[-1]
+    whole = company.partition(MARK)[0]
+    name, _, label = whole.rpartition(_OF)[0].partition(_AS)
+    launch = whole.rpartition(_OF)[-1]
     return None if label in ("", ALONE) else f"{name}{_AS}{ALONE}{_OF}{launch}"
 
 

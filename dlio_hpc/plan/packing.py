@@ -76,7 +76,7 @@ def plans(
     time (UTC) at which each night begins, empty if it begins immediately; None for the nights of a new study.
     """
     _check(study)
-    wanted = order(study) if wanted is None else _whole_launches(study, wanted)
+    wanted = order(study) if wanted is None else _whole_blocks(study, wanted)
     is_generated = any(point.workload.dataset.is_generated for point in study.points)
     if study.generate == "only":
         if not is_generated:
@@ -157,10 +157,10 @@ def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
     return [group for group in scales.values() if group]
 
 
-def _whole_launches(study: Study, wanted: Iterable[Unit]) -> list[Unit]:
-    """Return these measurements, and the others of their launches."""
-    launch_of = {point: launch for launch in study.launches for point in launch}
-    whole = (Unit(point, unit.repeat) for unit in wanted for point in launch_of[unit.point])
+def _whole_blocks(study: Study, wanted: Iterable[Unit]) -> list[Unit]:
+    """Return these measurements, and the others of their blocks: loads alone and together are compared in one job."""
+    block_of = {point: block for block in study.blocks for launch in block for point in launch}
+    whole = (Unit(point, unit.repeat) for unit in wanted for launch in block_of[unit.point] for point in launch)
     return list(dict.fromkeys(whole))
 
 

@@ -26,7 +26,7 @@ from dlio_hpc.plan.mix import Load, MixKeys
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.results import metrics
-from dlio_hpc.results.metrics import MetricName
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 Positive = Annotated[int, Meta(ge=1)]
 # Default time from the start of a night to the start of the next one, in seconds.
@@ -306,12 +306,17 @@ def make(
     parts: list[Part] = []
     points: list[Point] = []
     notes = dict.fromkeys(note for part in asked for note in _notes(part, about.warmup_set))
-    loads = _loads(asked, about.mixes)
+    loads = _loads(asked, about.mixes, request.walltime or site.walltime)
     for part in asked:
         of_part = list(_points(part, len(points), notes, scan))
         if part.mix:
             of_part = list(_in_company(part, of_part[0], loads, about.mixes))
         parts.append(_part(part, of_part, scan))
+        if part.mix and parts[-1].metric in _NO_SLOWDOWN:
+            raise ConfigError(
+                f"mix {part.mix}, {part.name}: {METRICS[parts[-1].metric].noun} says nothing about a load that starts "
+                "again; set another metric, and checkpoint.fsync=true if the load writes checkpoints"
+            )
         points += of_part
     points = _apart(points, data)
     _refuse_metrics(asked, points, about.verdict)
@@ -351,11 +356,16 @@ def make(
     )
 
 
-def _loads(asked: Sequence[PartRequest], keys: MixKeys) -> dict[str, dict[str, Load]]:
+def _loads(asked: Sequence[PartRequest], keys: MixKeys, walltime: int) -> dict[str, dict[str, Load]]:
     """Return the place of each load, by the name of its part, for each mix. Raise ConfigError if a load has an option
-    that a mix does not support.
+    that a mix does not support, or if a launch takes longer than a job may.
     """
     mixes: dict[str, list[PartRequest]] = {}
+    if keys.time is not None and keys.time >= walltime:
+        raise ConfigError(
+            f"a launch of a mix takes {units.format_seconds(keys.time)} (--mix-until, or time of mixes), but a job has "
+            f"{units.format_walltime(walltime)}; give it more time (-t), or use a shorter time"
+        )
     for part in asked:
         if part.mix:
             mixes.setdefault(part.mix, []).append(part)
@@ -414,13 +424,13 @@ def _apart(points: Sequence[Point], data: str) -> list[Point]:
     """Return the points, with a folder of its own for the dataset of a load that has the same dataset as an earlier
     load of its mix: each would read what the other has brought into memory.
     """
-    owners: dict[tuple[str, str | None, bytes], list[str]] = {}
+    owners: dict[tuple[str, str, bytes], list[str]] = {}
     placed = []
     for point in points:
         load = point.load
         if load is not None and point.workload.dataset.is_generated:
             dataset = serialization.encode((point.workload.dataset, point.layout))
-            same = owners.setdefault((load.mix, point.data, dataset), [])
+            same = owners.setdefault((load.mix, point.data or data, dataset), [])
             if load.name not in same:
                 same.append(load.name)
             if number := same.index(load.name):
@@ -447,6 +457,8 @@ def _notes(part: PartRequest, warmup_set: Mapping[str, Any]) -> Iterator[str]:
         yield from notes_on_section(part.workload.data, key, value, origin)
 
 
+# Metrics that depend on how often a load of a mix starts again.
+_NO_SLOWDOWN: frozenset[MetricName] = frozenset({"wall_s", "io_time_s"})
 # Metrics of a suite that names none.
 _USUAL: MetricName = "samples_per_s"
 

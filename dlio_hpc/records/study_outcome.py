@@ -178,6 +178,7 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str | None = None)
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     numbers = range(len(study.points))
     good: dict[Unit, Measured] = {}
+    chosen = _chosen(study, outcomes)
     bad: dict[Unit, MissingMeasurement] = {}
     others = 0
     for job in outcomes:
@@ -188,7 +189,7 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str | None = None)
             why = job_outcome.run_fault(job, run, must_be_laid_out=study.points[unit.point].part in laid_out)
             if why is not None:
                 bad[unit] = MissingMeasurement(unit, job.job.job, str(why), is_live(job))
-            elif unit in good:
+            elif unit in good or chosen.get(unit, job.job.job) != job.job.job:
                 others += 1
             else:
                 good[unit] = _measured(job, run, unit)
@@ -198,6 +199,26 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str | None = None)
         absent = f"no job was submitted for it, or its directory in {study.runs} and its archive {archives} are missing"
     missing = [bad.get(unit, MissingMeasurement(unit, None, absent, False)) for unit in wanted if unit not in good]
     return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
+
+
+def _chosen(study: Study, outcomes: Sequence[JobOutcome]) -> dict[Unit, str]:
+    """Return the job whose measurements count, for each measurement of a mix: the first job with good measurements of
+    all loads of the repeat, alone and together. Measurements without such a job are left out.
+    """
+    chosen: dict[Unit, str] = {}
+    for block in study.blocks if study.is_mixed else ():
+        points = {point for launch in block for point in launch}
+        for job in outcomes:
+            good = {
+                Unit(run.run.point, run.run.repeat)
+                for run in job.runs
+                if run.run.point in points and job_outcome.run_fault(job, run) is None
+            }
+            for repeat in {unit.repeat for unit in good}:
+                units = {Unit(point, repeat) for point in points}
+                if units <= good:
+                    chosen = dict.fromkeys(units, job.job.job) | chosen
+    return chosen
 
 
 def archived(folder: Path, jobs: Sequence[str]) -> StudyOutcome | None:

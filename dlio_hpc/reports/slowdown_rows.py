@@ -14,8 +14,8 @@ HEADER = ("load", "together with", "n", "metric", "alone", "together", "slowdown
 FURTHER = ("load", "together with", "metric", "alone", "together", "slowdown", "95 % interval")
 MATRIX_LEGEND = "In brackets: no difference, or too noisy. A load with a fixed rate has no row of its own."
 LEGEND = (
-    "slowdown: how much worse the metric is together than alone, on the same ranks; mean over n pairs. Intervals are "
-    "simultaneous: with 95 % confidence, all of them contain the true slowdown."
+    "alone, together: medians. slowdown: how much worse the metric is together than alone, on the same ranks; mean of "
+    "n pairs. Intervals are simultaneous: with 95 % confidence, all of them contain the true slowdown."
 )
 # Slowdown that a mix must be able to rule out. Ends of intervals above 100 and below 1/100 are not shown.
 HIDDEN, _CUT = 1.25, 100
@@ -25,7 +25,10 @@ def verdict(slowdowns: Sequence[Slowdown]) -> str:
     """Return the verdict on the loads: the largest slowdown first, then the others that exceed the noise."""
     judged = sorted((one for one in slowdowns if one.is_main), key=lambda one: -one.slowdown)
     if not judged:
-        return "No load has been measured both alone and together with others."
+        return (
+            "No load has been measured both alone and together with others, each with a whole epoch or 20 steps in the "
+            "same job."
+        )
     slower = [one for one in judged if one.verdict == "slower"]
     unknown = [one for one in judged if one.verdict == "unknown"]
     if not slower and not unknown:
@@ -141,8 +144,8 @@ def _overlaps(slowdowns: Sequence[Slowdown]) -> Iterator[str]:
     if least is not None:
         yield (
             f"All loads of a launch start at the same time. They ran together for at least {100 * least:.0f} % of "
-            "their time. Samples/s count the common time only, without the first step of a load; other metrics count "
-            "the whole time of a load."
+            "their time. Samples/s count the whole epochs in the common time; other metrics count the whole time of a "
+            "load."
         )
 
 

@@ -199,8 +199,8 @@ METRICS: dict[MetricName, Metric] = {
     "rmdir_per_s": _rate("rmdir"),
     "common_samples_per_s": Metric(
         "samples/s in the common time", "1/s", True,
-        "samples in the time in which all loads of a mix run, after the first step / this time",
-        "timestamps of each step", "the run is not a load of a mix, or reads no samples",
+        "samples / seconds of the whole epochs in the time in which all loads of a mix run",
+        "timestamps of each step", "the run is not a load of a mix, reads no samples, or made no whole epoch",
         lambda summary: None if summary.mix is None else summary.mix.samples_per_s,
     ),
     "kv_read_MBps": Metric(

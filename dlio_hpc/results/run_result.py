@@ -291,7 +291,7 @@ class PhaseSummary(Struct, frozen=True):
 
 class MixSummary(Struct, frozen=True):
     """Facts about a run that is a load of a mix. The common time is the time in which all loads of the launch run: from
-    the latest start of a first step to the earliest end of a last step.
+    the latest start of a first step to the earliest end of a load.
     """
 
     load: str
@@ -301,14 +301,14 @@ class MixSummary(Struct, frozen=True):
     began_s: float
     """Start of the first step, in seconds after the launch began."""
     ended_s: float
-    """End of the last step, in seconds after the launch began."""
+    """End of the last step and its checkpoint, in seconds after the launch began."""
     common_s: tuple[float, float]
     """Begin and end of the common time, in seconds after the launch began."""
     overlap: float
     """Common time, as a share of the time in which this load ran."""
     samples_per_s: float | None
-    """Samples/s in the common time without the first step of this load. The samples of a step are spread evenly over
-    its time. null: the run reads no samples, or has no common time after its first step.
+    """Samples/s of the whole epochs in the common time, without the time between epochs. Without a whole epoch, of the
+    steps in the common time. null: the run reads no samples, or made fewer than 20 steps and no whole epoch.
     """
 
 

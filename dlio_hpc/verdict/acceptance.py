@@ -243,7 +243,8 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
     nights = list(zip(entries, nights_of([entry.ended for entry in entries]), strict=True))
     for entry, night in nights:
         for run in entry.measurements:
-            identity = (entry.study, run.unit, run.key)  # another version of dlio-hpc belongs to another group
+            # Another version of dlio-hpc belongs to another group. Loads of a mix are compared within a job.
+            identity = (entry.study, run.unit, run.key, entry.job if run.key.mix else "")
             if run.is_good and identity not in taken:
                 taken.add(identity)
                 title = history_entry.point_title(run.title, run.key)

@@ -17,8 +17,9 @@ from dlio_hpc.batch.schedulers.scheduler import State
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.layout_record import Record
-from dlio_hpc.plan import night_chain
-from dlio_hpc.plan.plan import Kind, Run
+from dlio_hpc.plan import mix, night_chain
+from dlio_hpc.plan.mix import Load
+from dlio_hpc.plan.plan import Kind, Plan, Run
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.results import metrics
@@ -35,7 +36,8 @@ class Key(Struct, frozen=True, omit_defaults=True):
     settings: digest of the whole workload. version: first version of dlio-hpc that measures in the same way as the
     version that executed the run. outputs: type and mount point of the file system of the checkpoints and auxiliary
     files that the run writes; "unknown" if it was not recorded; empty if the run writes none. mix: other loads that run
-    at the same time (Load.company); empty if the run is no load of a mix. An empty value is not part of the digest.
+    at the same time (Load.company), and a digest of their settings; empty if the run is no load of a mix. An empty
+    value is not part of the digest.
     """
 
     site: str
@@ -430,8 +432,20 @@ def key(outcome: JobOutcome, run: RunOutcome) -> Key:
         settings=settings_digest.of(planned.workload),
         version=comparable_versions.since(version),
         outputs=_outputs(run, file_system),
-        mix="" if load is None else load.company,
+        mix="" if load is None else _company(plan, planned, load),
     )
+
+
+def _company(plan: Plan, run: Run, load: Load) -> str:
+    """Return the load, the other loads, and a digest of their settings and of the rules of the mix."""
+    others = [
+        (other.load.name, other.load.place, settings_digest.of(other.workload))
+        for other in plan.launched_with(run)
+        if other.load is not None and other.number != run.number
+    ]
+    rules = (load.until, load.time_s, load.place)
+    digest = hashlib.sha256(serialization.encode((sorted(others), rules if others else ()))).hexdigest()
+    return f"{load.company}{mix.MARK}{digest[:8]}" if others else load.company
 
 
 def _outputs(run: RunOutcome, file_system: str) -> str:

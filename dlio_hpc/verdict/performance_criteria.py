@@ -31,7 +31,11 @@ from dlio_hpc.verdict.variation import NightSpread, SampledLevel
 # from which it is computed. The first one that the runs have is used.
 _SLOWDOWNS: dict[str, tuple[str, str, tuple[MetricName, ...]]] = {
     "max_slowdown": ("slowdown", "slowdown by other loads", ("common_samples_per_s", *MAINS[1:])),
-    "max_p99_slowdown": ("p99_slowdown", "slowdown of the p99 of a read by other loads", ("read_p99_s", "kv_read_p99_s")),
+    "max_p99_slowdown": (
+        "p99_slowdown",
+        "slowdown of the p99 of a read by other loads",
+        ("read_p99_s", "kv_read_p99_s"),
+    ),
 }
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
 # is a minimum.
@@ -106,7 +110,7 @@ def checks(
             yield _metric(limit(name, key, criterion), group, metric, prior(group.key, metric))
     if criterion.max_spread is not None and "max_spread" not in impossible:
         yield _spread(limit(name, "max_spread", criterion), group)
-    for key in _SLOWDOWNS if mix.alone(group.key.mix) is not None else ():
+    for key in _SLOWDOWNS if mix.alone(group.key.mix) is not None and not _has_fixed_rate(group) else ():
         if getattr(criterion, key) is not None:
             yield _slowdown(limit(name, key, criterion), group, all_groups, prior)
     if criterion.min_scaling_efficiency is not None and "min_scaling_efficiency" not in impossible:
@@ -115,6 +119,13 @@ def checks(
             yield _scaling(required, group, base, prior(group.key, "samples_per_s"))
         elif (unlike := _smaller(group, all_groups)) is not None:
             yield _check(required, group, "fail", _incomparable(group, unlike), None, ())
+
+
+def _has_fixed_rate(group: CriterionGroup) -> bool:
+    """Return whether the runs are of a background load (compute.interval)."""
+    recorded = group.runs[0].workload if group.runs else None
+    computing = recorded.get("compute") if isinstance(recorded, dict) else None
+    return isinstance(computing, dict) and computing.get("interval") is not None
 
 
 def _never(group: CriterionGroup, metric: MetricName) -> str:

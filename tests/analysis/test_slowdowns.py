@@ -14,6 +14,7 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.slowdowns import Slowdown
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import neighbours
+from dlio_hpc.core.neighbours import EpochTimes
 from dlio_hpc.plan import study
 from dlio_hpc.plan.mix import MixKeys
 from dlio_hpc.plan.study import JobRequest, PartRequest, Point, Study
@@ -25,11 +26,13 @@ from tests.support import studies
 Rate = Callable[[Point, int], float]
 
 
-def _study(tmp_path: Path, *names: str, repeat: int = 5, pairs: bool = False) -> Study:
+def _study(tmp_path: Path, *names: str, repeat: int = 5, pairs: bool = False, equal: bool = False) -> Study:
     machine = structs.replace(site.load("local"), ranks_per_node=len(names))
     parts = [
-        PartRequest(workload.draft("demo", (f"dataset.files={number + 2}",)), machine, name=name, mix="busy",
-                    share=1 / len(names))
+        PartRequest(
+            workload.draft("demo", (f"dataset.files={2 if equal else number + 2}",)), machine, name=name, mix="busy",
+            share=1 / len(names),
+        )
         for number, name in enumerate(names)
     ]  # fmt: skip
     request = JobRequest(tmp_path / "runs", data=tmp_path / "data", seed=5, repeat=repeat)
@@ -160,12 +163,17 @@ def test_times_are_slowed_down_if_they_grow(tmp_path: Path) -> None:
     ("rates", "index"), [((1.0, 1.0, 1.0), 1.0), ((1.0, 0.5, 0.25), 0.7778), ((1.0, 1e-9, 1e-9), 1 / 3)]
 )
 def test_fairness_is_jains_index_of_equal_loads(tmp_path: Path, rates: tuple[float, ...], index: float) -> None:
-    made = _study(tmp_path, "one", "two", "three")
+    made = _study(tmp_path, "one", "two", "three", equal=True)
     share = dict(zip(("one", "two", "three"), rates, strict=True))
     measured = _measured(made, _noisy({name: 1 / rate for name, rate in share.items()}, noise=0.0))
     (fairness,) = slowdowns.fairness(made, measured)
     assert fairness.loads == ("one", "two", "three")
     assert fairness.index == pytest.approx(index, abs=1e-3)
+
+
+def test_unequal_loads_have_no_fairness(tmp_path: Path) -> None:
+    made = _study(tmp_path, "one", "two")
+    assert slowdowns.fairness(made, _measured(made, lambda _point, _repeat: 100.0)) == ()
 
 
 def test_a_study_without_a_mix_has_no_slowdowns(tmp_path: Path) -> None:
@@ -175,9 +183,25 @@ def test_a_study_without_a_mix_has_no_slowdowns(tmp_path: Path) -> None:
     assert slowdowns.fairness(made, measured) == ()
 
 
-def test_the_rate_counts_the_samples_of_the_common_time() -> None:
-    ends, samples = np.array([1.0, 2.0, 4.0, 5.0]), np.array([8.0, 8.0, 8.0, 8.0])
-    assert neighbours.rate(ends, samples, 1.0, 5.0) == pytest.approx(24 / 4)
-    assert neighbours.rate(ends, samples, 1.0, 3.0) == pytest.approx(12 / 2)  # half of the third step
-    assert neighbours.rate(ends, samples, 2.5, 4.5) == pytest.approx((6 + 4) / 2)
-    assert neighbours.rate(ends, samples, 3.0, 3.0) is None
+def _times(per_epoch: int, *steps: tuple[float, float], epoch_ends: tuple[float, ...]) -> EpochTimes:
+    """Return steps with 8 samples each. steps: start and end of each step."""
+    starts, ends = np.array(steps).T
+    return EpochTimes(starts, ends, np.full(len(starts), 8.0), np.array(epoch_ends), per_epoch)
+
+
+def test_the_rate_counts_whole_epochs_without_the_time_between_them() -> None:
+    """The first step of an epoch takes 4 s, the second 1 s. Between the epochs, 2 s pass."""
+    once = _times(2, (0.0, 4.0), (4.0, 5.0), epoch_ends=(5.0,))
+    assert neighbours.rate(once, 5.0) == pytest.approx(16 / 5)
+    again = _times(2, (0.0, 4.0), (4.0, 5.0), (7.0, 11.0), (11.0, 12.0), (14.0, 18.0), epoch_ends=(5.0, 12.0, 18.0))
+    assert neighbours.rate(again, 18.0) == pytest.approx(16 / 5), "the third epoch was cut"
+    assert neighbours.rate(again, 11.5) == pytest.approx(16 / 5), "the second epoch ended later"
+    slow = _times(2, (0.0, 4.0), (4.0, 5.0), (7.0, 12.0), (12.0, 17.0), epoch_ends=(5.0, 17.5))
+    assert neighbours.rate(slow, 20.0) == pytest.approx(32 / 15.5), "a checkpoint at the end of an epoch counts"
+
+
+def test_without_a_whole_epoch_many_steps_have_a_rate_and_few_have_none() -> None:
+    steps = [(float(number), number + 1.0) for number in range(25)]
+    times = _times(100, *steps, epoch_ends=(25.0,))
+    assert neighbours.rate(times, 20.0) == pytest.approx(8.0)
+    assert neighbours.rate(times, 19.5) is None

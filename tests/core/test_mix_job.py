@@ -127,8 +127,24 @@ def test_a_killed_rank_ends_all_loads_and_no_result_is_lost(run: Run, tmp_path: 
     assert together == [], "the launch has no result"
     alone = [path for path in directory.glob("runs/*-p[024]-*") if (path / "result.json").exists()]
     assert len(alone) == 3, "the other launches have theirs"
+    resumed = run("dlio-submit", "--resume", directory.name.rsplit("-", 1)[0], "--wait", "--json")
+    assert resumed.code == 0, resumed.err
+    judged = [one for one in resumed.json["slowdowns"] if one["is_main"]]
+    assert [one["pairs"] for one in judged] == [1, 1, 1], "loads alone were measured again, in the job of the others"
     assert run("dlio-hpc", "clean").code == 0
     assert list((tmp_path / "data").glob("outputs-*")) == []
+
+
+@pytest.mark.job
+def test_a_load_that_has_started_again_at_the_time_limit_is_incomplete(run: Run, tmp_path: Path) -> None:
+    text = _THREE.replace("writes: 4", "writes: 3000") % "last"
+    directory = _started(run, tmp_path, text, "p1-measure")
+    time.sleep(2)  # the training has made its epochs, and starts again
+    (directory / "stop").write_text("time limit\n")
+    done = run("dlio-hpc", "wait", directory.name.rsplit("-", 1)[0], "--json")
+    assert done.code == 7, done.err
+    assert "were planned" not in done.err
+    assert done.json["slowdowns"] == []
 
 
 @pytest.mark.job

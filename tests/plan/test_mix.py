@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from dlio_hpc.base.errors import ConfigError
-from dlio_hpc.base.units import Walltime
+from dlio_hpc.base.units import Seconds, Walltime
 from dlio_hpc.config import site, workload
 from dlio_hpc.plan import mix, packing, study
 from dlio_hpc.plan.mix import LaunchScale, Load, MixKeys
@@ -149,15 +149,21 @@ def test_the_points_of_a_launch_are_runs_of_one_launch(tmp_path: Path) -> None:
         )
 
 
-def test_a_missing_measurement_is_made_with_its_neighbours(tmp_path: Path) -> None:
+def test_a_missing_measurement_is_made_with_all_that_it_is_compared_with(tmp_path: Path) -> None:
+    """Loads alone and together are compared in one job."""
     made = _study(tmp_path)
     (plan,) = packing.plans(made, [Unit(3, 1)])
-    assert [(run.point, run.repeat) for run in plan.runs if run.kind == "measure"] == [(1, 1), (3, 1), (5, 1)]
+    measured = [run for run in plan.runs if run.kind == "measure"]
+    assert sorted((run.point, run.repeat) for run in measured) == [(point, 1) for point in range(6)]
+    (together,) = {run.launch for run in measured if run.load is not None and run.load.others}
+    assert [run.point for run in measured if run.launch == together] == [1, 3, 5]
 
 
 def test_loads_with_the_same_dataset_have_copies_of_it(tmp_path: Path) -> None:
     made = _study(tmp_path, _load("one", 0.5), _load("two", 0.5))
     assert {point.part: point.data for point in made.points} == {"one": None, "two": str(tmp_path / "data" / "load-2")}
+    given = _study(tmp_path, _load("one", 0.5), _load("two", 0.5, data=str(tmp_path / "data")))
+    assert [given.points[-1].data] == [str(tmp_path / "data" / "load-2")], "the same folder, written out"
     existing = ("dataset.existing.glob=*.raw", "dataset.format=raw", "dataset.samples_per_file=1")
     (tmp_path / "data").mkdir(exist_ok=True)
     (tmp_path / "data" / "a.raw").write_bytes(b"1" * 4096)
@@ -178,6 +184,9 @@ def test_a_load_may_have_its_data_on_another_file_system(tmp_path: Path) -> None
         (_load("two", 0.5, "evaluation={every_epochs: 1, files: 2}"), {}, "evaluation passes cannot start again"),
         (_load("two", 0.5, nodes=(1, 2)), {}, "on one number of nodes and ranks"),
         (_load("two", 0.5, weak=True), {}, "--weak"),
+        (_load("a: b", 0.5), {}, "cannot be the name of a load"),
+        (_load("two", 0.5, metric="wall_s"), {}, "says nothing about a load that starts again"),
+        (_load("two", 0.5), {"until": "time", "time": Seconds(4000)}, "give it more time"),
         (_load("two", 0.5, folders=("/a", "/b")), {}, "--ab"),
     ],
 )
@@ -277,3 +286,9 @@ def test_check_states_which_load_has_which_ranks(run: Command, tmp_path: Path) -
     ) in " ".join(on_ranks.out.split())
     on_nodes = mix.placed("busy", {"a": 0.5, "b": 0.25, "c": 0.25}, LaunchScale(4, 2), MixKeys())
     assert [load.place for load in on_nodes.values()] == ["nodes 1 to 2", "node 3", "node 4"]
+
+
+def test_checkpoints_without_fsync_have_no_metric_that_a_mix_could_compare(tmp_path: Path) -> None:
+    saving = ("compute.time=10 ms", "checkpoint={writes: 3, model_bytes: 1 MiB, fsync: false}")
+    with pytest.raises(ConfigError, match=r"checkpoint\.fsync=true"):
+        _study(tmp_path, _load("one", 0.5), _load("save", 0.5, *saving, made_of="llama3_8b"))

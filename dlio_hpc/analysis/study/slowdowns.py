@@ -18,6 +18,7 @@ from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.analysis.study.file_system_pairs import MeasuredPairs, PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.replicates import SURE
+from dlio_hpc.base import serialization
 from dlio_hpc.plan.mix import OVERLAP
 from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
@@ -64,9 +65,9 @@ class Slowdown(Struct, frozen=True):
 
 
 class Fairness(Struct, frozen=True):
-    """How evenly loads with the same workload share the storage. loads: their names. index: Jain's fairness index of
-    their rates together, each divided by the rate alone, median over repeats: 1 if all are slowed down alike, and
-    1 / (number of loads) if only one load makes progress.
+    """How evenly loads with the same workload and the same settings share the storage. loads: their names. index:
+    Jain's fairness index of their rates together, each divided by the rate alone, median over repeats: 1 if all are
+    slowed down alike, and 1 / (number of loads) if only one load makes progress.
     """
 
     mix: str
@@ -146,13 +147,14 @@ def _slowdown(part: Part, point: Point, effect: PairedEffect, by_unit: _ByUnit) 
 
 
 def fairness(study: Study, measured: Sequence[Measured]) -> tuple[Fairness, ...]:
-    """Return the fairness among the loads of each mix that have the same workload."""
-    equal: dict[tuple[str, str], list[Part]] = {}
+    """Return the fairness among the loads of each mix that have the same workload and as many ranks."""
+    equal: dict[tuple[str, bytes], list[Part]] = {}
     first = {point.part: point for point in reversed(study.points)}
     for part in study.parts:
-        load = first[part.name].load
-        if load is not None:
-            equal.setdefault((load.mix, first[part.name].workload.name), []).append(part)
+        point = first.get(part.name)
+        if point is not None and point.load is not None and point.workload.compute.interval is None:
+            same = serialization.encode((point.workload, point.ranks))
+            equal.setdefault((point.load.mix, same), []).append(part)
     by_unit = {(one.point, one.repeat): one for one in measured}
     made = []
     for (mix, _), parts in equal.items():
