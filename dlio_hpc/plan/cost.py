@@ -111,16 +111,22 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
     datasets is not counted again. The function adds to `begun` the folders that this job generates.
     """
     costs, space, files = [], 0, 0
+    seconds: dict[int, float] = {}  # of each launch, by its first run
+    kept: dict[int, int] = {}
     for run in plan.runs:
-        cost = of_run(run, plan.nodes, plan.ranks, plan.site.expected_rates)
+        nodes, ranks = _scale(plan, run)
+        launch = run.number if run.launch is None else run.launch
+        cost = of_run(run, nodes, ranks, plan.site.expected_rates)
         if run.kind == "generate" and run.dataset in begun:
             cost = Cost(plan.site.expected_rates.launch, 0, 0)
         elif run.kind == "generate":
             begun.add(run.dataset)
             space, files = space + cost.bytes_written, files + cost.files
         costs.append(cost)
-    expected = sum(cost.seconds for cost in costs) + sum(probing(plan.site, run) for run in plan.runs)
-    space += max((_kept(run) * _checkpoint(run, plan.ranks) for run in plan.runs), default=0)
+        seconds[launch] = max(seconds.get(launch, 0.0), cost.seconds)
+        kept[launch] = kept.get(launch, 0) + _kept(run) * _checkpoint(run, ranks)
+    expected = sum(seconds.values()) + sum(probing(plan.site, run) for run in plan.runs)
+    space += max(kept.values(), default=0)
     return JobCost(
         plan.job,
         plan.nodes,
@@ -134,6 +140,12 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
         space,
         files,
     )
+
+
+def _scale(plan: Plan, run: Run) -> tuple[int, int]:
+    """Return the numbers of nodes and of ranks of a run. A load of a mix has a part of those of the job."""
+    load = run.load
+    return (plan.nodes, plan.ranks) if load is None else (load.nodes, load.nodes * load.ranks_per_node)
 
 
 def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:

@@ -11,7 +11,7 @@ from msgspec import structs
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import Seconds, Walltime
 from dlio_hpc.config import site, workload
-from dlio_hpc.plan import mix, packing, study
+from dlio_hpc.plan import cost, mix, packing, study
 from dlio_hpc.plan.mix import LaunchScale, Load, MixKeys
 from dlio_hpc.plan.packing import Unit
 from dlio_hpc.plan.plan import Plan
@@ -292,3 +292,20 @@ def test_checkpoints_without_fsync_have_no_metric_that_a_mix_could_compare(tmp_p
     saving = ("compute.time=10 ms", "checkpoint={writes: 3, model_bytes: 1 MiB, fsync: false}")
     with pytest.raises(ConfigError, match=r"checkpoint\.fsync=true"):
         _study(tmp_path, _load("one", 0.5), _load("save", 0.5, *saving, made_of="llama3_8b"))
+
+
+def test_a_launch_takes_as_long_as_its_longest_load(tmp_path: Path) -> None:
+    loads = (("one", "2 s"), ("two", "3 s"), ("three", "7 s"))
+    parts = [
+        _load(name, 0.25, f"compute.time={time}", f"dataset.files={number + 4}", "dataset.samples_per_file=1")
+        for number, (name, time) in enumerate(loads)
+    ]
+    (job,) = cost.of_jobs([_plan(_study(tmp_path, *parts, repeat=1))])
+    steps = {"one": 1, "two": 2, "three": 2}
+    alone = [2 * steps["one"], 3 * steps["two"], 7 * steps["three"]]
+    computing = 2 * (sum(alone) + max(alone))  # demo has two epochs
+    launches = 3 + 4  # datasets, and runs
+    assert job.expected_s == pytest.approx(computing + launches, rel=0.05)
+    for_time = _plan(_study(tmp_path, *parts, repeat=1, until="time", time=Seconds(50)))
+    (job,) = cost.of_jobs([for_time])
+    assert job.expected_s == pytest.approx(4 * 50 + launches, rel=0.05)
