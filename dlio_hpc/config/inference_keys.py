@@ -90,8 +90,8 @@ class Lengths(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UserSearch(Struct, frozen=True, forbid_unknown_fields=True):
-    """Search for the largest number of users in time: 99 % of the requests have their first token within `target`, all
-    requests are served, and no queue grows. Each epoch tries one number: first `users`, then twice as many until they
+    """Search for the largest number of users in time: 99 % of the requests are served with a first token within
+    `target`, and no queue grows. Each epoch tries one number: first `users`, then twice as many until they
     are too many, or half as many until they are in time, and then numbers between. If the two limits differ by at most
     10 %, the epochs that are left try the largest number in time again. The figures of the summary are those of this
     number.

@@ -109,8 +109,9 @@ def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
     memory, the check shows little. With O_DIRECT, it shows nothing if reads bypass the page cache. Blocks of KV caches
     are not checked, because the run itself writes them.
     """
+    is_shared = run.load is not None and run.load.shares_nodes
     if run.workload.inference is not None:
-        return Arrivals(node, filesystem.of(Path(run.outputs).parent), lambda _: False)
+        return Arrivals(node, filesystem.of(Path(run.outputs).parent), lambda _: False, is_shared)
     file_system = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
     fits = run.workload.dataset.size < nodes * memory()
     bypasses = file_system is not None and storage_proofs.bypasses_pages(file_system.kind)
@@ -120,7 +121,7 @@ def of_samples(node: "Intracomm", run: Run, nodes: int) -> Arrivals:
         is_below_pages = file_system is not None and not storage_proofs.of(file_system.kind).pages
         return says_something and (not counted or is_below_pages or run.workload.brings_neighbours or fits)
 
-    return Arrivals(node, file_system, looks, run.load is not None and run.load.shares_nodes)
+    return Arrivals(node, file_system, looks, is_shared)
 
 
 def some_files(run: Run, order: Order, first: int, last: int, ranks_on_node: int) -> list[str]:

@@ -54,10 +54,10 @@ class Stop:
             self._neighbours.begin()
         clock.barrier(self._comm)
 
-    def mark(self) -> None:
-        """Note the end of an epoch."""
+    def mark(self, epoch: int) -> None:
+        """Note the end of an epoch. epoch: index. Later calls for the epoch do nothing."""
         if self._neighbours is not None:
-            self._neighbours.mark()
+            self._neighbours.mark(epoch)
 
     def planned_end(self) -> None:
         """Tell the other loads of a mix that this load has made its planned epochs."""

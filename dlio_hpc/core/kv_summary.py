@@ -48,19 +48,13 @@ def of_ranks(served: Floats, histograms: distributions.Counts, keys: InferenceKe
         return _of_epochs(served, histograms, keys)
     of_epochs = [_of_epochs(served[:, [epoch]], histograms[:, [epoch]], keys) for epoch in range(served.shape[1])]
     tries = tuple(
-        UserTry(one.users, None if one.ttft_s is None else one.ttft_s.p99, is_in_time(one, keys)) for one in of_epochs
+        UserTry(one.users, None if one.ttft_s is None else one.ttft_s.p99, one.is_in_time) for one in of_epochs
     )
     largest, _ = kv_search.limits([UserCount(one.users, one.is_in_time) for one in tries])
     users = largest or min(one.users for one in tries)
     chosen = [epoch for epoch, one in enumerate(tries) if one.users == users]
     summary = _of_epochs(served[:, chosen], histograms[:, chosen], keys)
     return structs.replace(summary, tries=tries, users_in_time=largest)
-
-
-def is_in_time(summary: InferenceSummary, keys: InferenceKeys) -> bool:
-    """Return whether the requests of a number of users were served in time."""
-    is_whole = summary.is_sustained and summary.served == summary.requests
-    return is_whole and (summary.ttft_s is None or summary.ttft_s.p99 <= keys.target)
 
 
 def _of_epochs(served: Floats, histograms: distributions.Counts, keys: InferenceKeys) -> InferenceSummary:

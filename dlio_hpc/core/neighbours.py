@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _TAG, _CUT_TAG = 11, 12
 # Largest numbers of steps and of epochs that a load records if it starts again until other loads end. Memory is used
 # only for the steps that are made.
-_MOST_STEPS, _MOST_EPOCHS = 1 << 20, 1 << 14
+_MOST_STEPS, _MOST_EPOCHS = 1 << 20, 1 << 16
+# Part of its length by which an epoch may end after the other loads: clocks of nodes and polls differ.
+_LATE = 0.02
 # Smallest number of steps whose rate is computed if no epoch is whole.
 _FEWEST_STEPS = 20
 
@@ -80,11 +82,12 @@ class Neighbours:
         self._awaited: list[Request] = []
         self._has_ended = self._is_cut = False
         self._ends: list[float] = []
+        self._planned = 1
         self._began = 0.0
 
     def epochs(self, run: Run) -> int:
         """Return the largest number of epochs of the run. It is more than planned if the load starts again."""
-        planned = run.workload.train.epochs
+        planned = self._planned = run.workload.train.epochs
         if self.load.until == "first":
             return planned
         return max(planned, min(_MOST_EPOCHS, _MOST_STEPS // run.steps_per_epoch))
@@ -138,9 +141,10 @@ class Neighbours:
             clock.wait(self._comm.Irecv(bytearray(1), 0, _CUT_TAG))
             self._is_cut = True
 
-    def mark(self) -> None:
-        """Note the end of an epoch, after its last checkpoint."""
-        self._ends.append(clock.now() - self._began)
+    def mark(self, epoch: int) -> None:
+        """Note the end of an epoch, after its last checkpoint. Later calls for the epoch do nothing."""
+        if len(self._ends) == epoch:
+            self._ends.append(clock.now() - self._began)
 
     def summary(self, steps: Floats, per_epoch: int, reads_samples: bool) -> MixSummary:
         """Return the facts about the mix, on the leader. steps: steps of all ranks on the leader's clock, shape (ranks,
@@ -159,7 +163,8 @@ class Neighbours:
         end = max(begin, first_end)
         samples = steps[..., SAMPLES].sum(axis=0)
         step_ends = steps[..., SYNCED].max(axis=0) - self._began
-        common = EpochTimes(starts, step_ends, samples, np.array(self._ends), per_epoch)
+        counted = len(self._ends) if self.load.until == "time" else self._planned
+        common = EpochTimes(starts, step_ends, samples, np.array(self._ends[:counted]), per_epoch)
         return MixSummary(
             load=self.load.name,
             others=self.load.others,
@@ -193,12 +198,14 @@ def rate(times: EpochTimes, end: float) -> float | None:
     """Return the samples per second of the whole epochs that end before a time, without the time between epochs. The
     rate then has the same share of first steps, in which nothing was read ahead, however often the load starts again.
     Without a whole epoch, return the rate of the steps that end before this time, or None if these are fewer than
-    _FEWEST_STEPS.
+    _FEWEST_STEPS. The epoch with which the last load ends may end later, by up to _LATE of its length.
     """
-    whole = min(len(times.starts) // times.per_epoch, int(np.searchsorted(times.epoch_ends, end, side="right")))
+    whole = min(len(times.starts) // times.per_epoch, len(times.epoch_ends))
+    begins = times.starts[: whole * times.per_epoch : times.per_epoch]
+    lengths = times.epoch_ends[:whole] - begins
+    whole = int((times.epoch_ends[:whole] - _LATE * lengths <= end).sum())
     if whole:
-        begins = times.starts[: whole * times.per_epoch : times.per_epoch]
-        seconds = float((times.epoch_ends[:whole] - begins).sum())
+        seconds = float(lengths[:whole].sum())
         return float(times.samples[: whole * times.per_epoch].sum()) / seconds
     done = int(np.searchsorted(times.ends, end, side="right"))
     if done < _FEWEST_STEPS:

@@ -229,8 +229,10 @@ def concerned(fault: Exception, folders: list[Path], own: Path | None) -> list[P
     """
     if isinstance(fault, ResultKept):
         return []
-    is_own = isinstance(fault, MadeOtherwise) and not isinstance(fault, RateMissed)
-    return [own] if is_own and own is not None else folders
+    if not isinstance(fault, MadeOtherwise) or own is None:
+        return folders
+    # The own folder comes first: another load may have reported a fault of its own.
+    return [own, *(folder for folder in folders if folder != own)] if isinstance(fault, RateMissed) else [own]
 
 
 def _write(directory: Path, folder: Path, result: Result, timeline_fault: OSError | None) -> None:
@@ -358,7 +360,11 @@ def _train(
         if fault.errno not in _FULL:
             raise
         timeline_fault = fault
-    faults = [] if ends_early or summary.cut_short is not None else _faults(run, summary, comm.size)
+    is_planned = summary.steps == run.steps_per_epoch * run.workload.train.epochs
+    is_checked = summary.cut_short is None and (is_planned or not ends_early)
+    faults = _faults(run, summary, comm.size) if is_checked else []
+    if ends_early and not is_planned:
+        faults += _sample_faults(run, summary)
     faults += [] if summary.mix is None else _mix_faults(summary.mix)
     faults += [] if summary.pace is None else _pace_faults(summary.pace, summary.wall_s)
     faults += _placement_faults(plan, run, [host.name for host in hosts])
@@ -455,6 +461,17 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         times = summary.bytes_read / run.bytes
         faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} times the planned {run.bytes} bytes")
     return faults
+
+
+def _sample_faults(run: Run, summary: Summary) -> list[str]:
+    """Return a list with a message if a load of a mix that has started again read another number of samples than its
+    whole epochs have. Otherwise, or if its last epoch was cut, return an empty list.
+    """
+    epochs, cut = divmod(summary.steps, run.steps_per_epoch)
+    planned = run.samples // run.workload.train.epochs * epochs
+    if cut or summary.samples == planned:
+        return []
+    return [f"{summary.samples} samples were read in {epochs} epochs, but these have {planned}"]
 
 
 def _mix_faults(mix: MixSummary) -> list[str]:

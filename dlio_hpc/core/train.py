@@ -233,10 +233,12 @@ class _Loop(NamedTuple):
             row[SYNCED] = now()
             if stopped and self.stop.is_cut():
                 self.require_a_phase()
+                self.stop.mark(epoch)
                 return True
             self.record.step(epoch, row, batch)
             self.verify(epoch, row[SYNCED], batch)
             if stopped and (epoch, number + 1) != (len(self.record.steps) - 1, len(rows)):
+                self.stop.mark(epoch)
                 return True
             if self.checkpoints:
                 self.save(epoch, number)
@@ -247,6 +249,7 @@ class _Loop(NamedTuple):
         """Tell the other loads of a mix if this was the last planned epoch. Return whether all loads end now, although
         this load could start again.
         """
+        self.stop.mark(epoch)
         if epoch + 1 == self.workload.train.epochs:
             self.stop.planned_end()
         return self.workload.train.epochs <= epoch + 1 < len(self.record.steps) and self.stop.barrier()
@@ -285,7 +288,6 @@ class _Loop(NamedTuple):
         storage.
         """
         started = clock.now()
-        self.stop.mark()
         self.verification.finish()
         self.record.after_step(epoch, 0.0, clock.now() - started, 0)
         columns = arrivals.end(self.apart.taken() + self.record.other_processes_fetched())

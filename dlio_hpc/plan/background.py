@@ -48,7 +48,7 @@ class _Kind(NamedTuple):
 _KINDS = {
     "write_MBps": _Kind("background_write", 1e6, _BLOCK, "checkpoint.model_bytes"),
     "read_iops": _Kind("background_read", 1, 1, "reader.batch_size"),
-    "metadata_per_s": _Kind("background_metadata", 1, 1, "metadata.files"),
+    "metadata_per_s": _Kind("background_metadata", 1, 10, "metadata.files"),
 }
 
 

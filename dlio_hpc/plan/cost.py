@@ -98,11 +98,11 @@ def computing(run: Run) -> float:
     """
     if run.kind == "generate":
         return 0.0
+    if run.load is not None and run.load.time_s is not None:
+        return run.load.time_s
     if run.workload.inference is not None:
         return run.workload.train.epochs * run.workload.inference.time
     compute = run.workload.compute
-    if run.load is not None and run.load.time_s is not None:
-        return run.load.time_s
     return run.steps_per_epoch * run.workload.train.epochs * (compute.interval or compute.time.mean)
 
 

@@ -409,7 +409,13 @@ def _in_company(
 def _check_load(asked: PartRequest, workload: Workload, keys: MixKeys) -> None:
     """Raise ConfigError if a workload cannot be a load of a mix."""
     where = f"mix {asked.mix}, {asked.name}"
-    checkpoint = workload.checkpoint
+    checkpoint, served = workload.checkpoint, workload.inference
+    if served is not None and served.search is not None:
+        raise ConfigError(f"{where}: a search would try other numbers of users together; set inference.search=null")
+    if served is not None and served.warm:
+        raise ConfigError(
+            f"{where}: blocks that exist before are written while other loads run; set inference.warm=false"
+        )
     if keys.until != "first" and workload.evaluation is not None:
         raise ConfigError(f"{where}: evaluation passes cannot start again; set evaluation=null, or until: first")
     if checkpoint is not None and checkpoint.reads:
@@ -549,7 +555,10 @@ def _metric(points: list[Point]) -> MetricName:
     phases = [set(point.workload.metadata.order) if point.workload.metadata else set() for point in points]
     if common := set.intersection(*phases):
         return next(iter(metrics.quoted_phases({metrics.of_phase(phase) for phase in common})))
-    if all(point.workload.inference is not None for point in points):
+    served = [point.workload.inference for point in points]
+    if all(keys is not None and keys.search is not None for keys in served):
+        return "users_in_time"
+    if all(keys is not None for keys in served):
         return "ttft_p99_s"
     if not all(point.workload.only_writes_checkpoints for point in points):
         return "samples_per_s"

@@ -203,7 +203,8 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str | None = None)
 
 def _chosen(study: Study, outcomes: Sequence[JobOutcome]) -> dict[Unit, str]:
     """Return the job whose measurements count, for each measurement of a mix: the first job with good measurements of
-    all loads of the repeat, alone and together. Measurements without such a job are left out.
+    all loads of the repeat, alone and together. Without such a job, the first good measurement counts; it is not in the
+    result.
     """
     chosen: dict[Unit, str] = {}
     for block in study.blocks if study.is_mixed else ():

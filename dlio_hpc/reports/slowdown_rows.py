@@ -64,7 +64,8 @@ def _unknown(one: Slowdown) -> str:
             f"Unknown whether {_joined(one.others)} slowed {one.load}: they ran together for only "
             f"{100 * one.overlap:.0f} % of the time of {one.load}; use --mix-until last, or more epochs"
         )
-    return f"{what}, but one pair does not show the noise; use --repeat 4 or more"
+    few = "one pair does not show the noise" if one.pairs < 2 else f"{one.pairs} equal pairs do not show the noise"
+    return f"{what}, but {few}; use --repeat 4 or more"
 
 
 def interval(one: Slowdown) -> str:

@@ -8,28 +8,27 @@ from msgspec import structs
 from dlio_hpc.base import serialization
 from dlio_hpc.base.units import format_seconds, listed
 from dlio_hpc.config.inference_keys import InferenceKeys
+from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.results.run_result import InferenceSummary
 
 
 class _Level(NamedTuple):
     """A number of users that was measured. p99_s: largest 99th percentile of the time to the first token among the
-    repeats. is_whole: whether all requests were served in all repeats, and no queue grew.
+    repeats; None if a repeat served no request. is_met: whether all repeats were in time (InferenceSummary.is_in_time).
     """
 
     users: int
-    p99_s: float
+    p99_s: float | None
     target_s: float
-    is_whole: bool
-
-    @property
-    def is_met(self) -> bool:
-        return self.is_whole and self.p99_s <= self.target_s
+    is_met: bool
 
     @property
     def text(self) -> str:
         """What is wrong with this number of users."""
-        return format_seconds(self.p99_s) if self.is_whole else "not all requests are served in time"
+        if self.p99_s is None or self.p99_s <= self.target_s:
+            return "not all requests are served in time"
+        return format_seconds(self.p99_s)
 
 
 # Other settings of points that differ in their users alone: the encoded workload with one user, nodes, ranks per node.
@@ -37,14 +36,17 @@ _Others = tuple[bytes, int, int]
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return a sentence for each group of points that differ in inference.users alone. Points without a result are left
-    out, and so are groups with a single number of users.
+    """Return a sentence for each group of points that differ in inference.users alone. Runs without a valid result and
+    loads of mixes are left out, and so are groups with a single number of users.
     """
     groups: dict[_Others, dict[int, list[RunOutcome]]] = {}
     for job in jobs:
         for run in job.runs:
             keys = run.run.workload.inference
-            if keys is not None and keys.search is None and run.run.kind == "measure" and _served(run) is not None:
+            is_apart = run.run.kind != "measure" or run.run.load is not None
+            if keys is None or keys.search is not None or is_apart or job_outcome.run_fault(job, run) is not None:
+                continue
+            if _served(run) is not None:
                 same = structs.replace(run.run.workload, inference=structs.replace(keys, users=1))
                 others = serialization.encode(same), job.plan.nodes, job.plan.ranks_per_node
                 groups.setdefault(others, {}).setdefault(keys.users, []).append(run)
@@ -54,7 +56,7 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
 
 def _served(run: RunOutcome) -> InferenceSummary | None:
     summary = None if run.result is None else run.result.summary
-    return None if summary is None or summary.inference is None or not summary.inference.ttft_s else summary.inference
+    return None if summary is None else summary.inference
 
 
 def _titles(groups: Sequence[dict[int, list[RunOutcome]]]) -> list[str]:
@@ -72,9 +74,9 @@ def _levels(runs: dict[int, list[RunOutcome]]) -> list[_Level]:
         summaries = [served for run in repeats if (served := _served(run)) is not None]
         keys = repeats[0].run.workload.inference
         assert isinstance(keys, InferenceKeys)
-        p99_s = max(one.ttft_s.p99 for one in summaries if one.ttft_s is not None)
-        is_whole = all(one.is_sustained and one.served == one.requests for one in summaries)
-        levels.append(_Level(users, p99_s, float(keys.target), is_whole))
+        times = [one.ttft_s.p99 for one in summaries if one.ttft_s is not None]
+        p99_s = max(times) if len(times) == len(summaries) else None
+        levels.append(_Level(users, p99_s, float(keys.target), all(one.is_in_time for one in summaries)))
     return levels
 
 

@@ -325,6 +325,10 @@ class PaceSummary(Struct, frozen=True):
     """Delay of the start of the last step, in seconds."""
 
 
+# Largest share of requests that are late or not served if a number of users is served in time.
+_LATE = 0.01
+
+
 class UserTry(Struct, frozen=True):
     """A number of users that a search has tried in an epoch."""
 
@@ -333,7 +337,7 @@ class UserTry(Struct, frozen=True):
     ttft_p99_s: float | None
     """99th percentile of the time to the first token; null: there was no request."""
     is_in_time: bool
-    """True if this percentile is at most inference.target, all requests were served, and no queue grew."""
+    """True if 99 % of the requests were served with a first token within inference.target, and no queue grew."""
 
 
 class InferenceSummary(Struct, frozen=True):
@@ -409,6 +413,11 @@ class InferenceSummary(Struct, frozen=True):
     """Largest number of users in time that a search has tried; 0: all numbers were too large; null: no search."""
     tries: tuple[UserTry, ...] = ()
     """The numbers of users that a search has tried, in their order; empty: no search."""
+
+    @property
+    def is_in_time(self) -> bool:
+        """True if 99 % of the requests were served with a first token within inference.target, and no queue grew."""
+        return self.is_sustained and self.late + self.requests - self.served <= _LATE * self.requests
 
     @property
     def tokens(self) -> int:

@@ -198,6 +198,8 @@ def test_the_rate_counts_whole_epochs_without_the_time_between_them() -> None:
     assert neighbours.rate(again, 11.5) == pytest.approx(16 / 5), "the second epoch ended later"
     slow = _times(2, (0.0, 4.0), (4.0, 5.0), (7.0, 12.0), (12.0, 17.0), epoch_ends=(5.0, 17.5))
     assert neighbours.rate(slow, 20.0) == pytest.approx(32 / 15.5), "a checkpoint at the end of an epoch counts"
+    assert neighbours.rate(slow, 17.4) == pytest.approx(32 / 15.5), "clocks differ"
+    assert neighbours.rate(slow, 17.2) == pytest.approx(16 / 5)
 
 
 def test_without_a_whole_epoch_many_steps_have_a_rate_and_few_have_none() -> None:

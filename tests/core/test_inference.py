@@ -288,7 +288,7 @@ def test_the_time_limit_of_the_job_ends_an_epoch(tmp_path: Path, when: str) -> N
 
 def test_ranks_search_for_the_largest_number_of_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ranks try the same numbers, and the figures are those of the largest number in time."""
-    monkeypatch.setattr(kv_summary, "is_in_time", lambda summary, _: summary.users <= 5)
+    monkeypatch.setattr(InferenceSummary, "is_in_time", property(lambda summary: summary.users <= 5))
     made = workload.load(
         "kv_cache_llama3_8b",
         ("inference.search.most=64", "inference.time=100ms", "inference.interval=100ms", "inference.decode=0",

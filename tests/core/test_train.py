@@ -67,7 +67,7 @@ def test_seconds_and_samples_of_comparisons_are_those_of_their_epoch(
     monkeypatch.setattr(train, "emulate", lambda *_: after(1000))
     alone: Any = SimpleNamespace(rank=0, size=1)
     apart: Any = SimpleNamespace(taken=lambda: 0)
-    nothing: Any = SimpleNamespace(due=lambda _when: None, barrier=lambda: False, mark=lambda: None)
+    nothing: Any = SimpleNamespace(due=lambda _when: None, barrier=lambda: False, mark=lambda _: None)
     comparison: Any = Comparison()
     arrivals: Any = SimpleNamespace(end=lambda _apart: (0.0,) * 6, from_storage=lambda _columns: 0.0)
     record = train.Recorder(run, _SILENT)
@@ -84,7 +84,7 @@ def _stop(comm: Any) -> Any:
     """Return what never stops the ranks."""
     return SimpleNamespace(
         barrier=lambda: False, epochs=lambda run: run.workload.train.epochs, begin=lambda _: clock.barrier(comm),
-        planned_end=lambda: None, mark=lambda: None,
+        planned_end=lambda: None, mark=lambda _: None,
     )  # fmt: skip
 
 

@@ -184,6 +184,8 @@ def test_a_load_may_have_its_data_on_another_file_system(tmp_path: Path) -> None
         (_load("two", 0.5, "evaluation={every_epochs: 1, files: 2}"), {}, "evaluation passes cannot start again"),
         (_load("two", 0.5, nodes=(1, 2)), {}, "on one number of nodes and ranks"),
         (_load("two", 0.5, weak=True), {}, "--weak"),
+        (_load("two", 0.5, made_of="kv_cache_llama3_8b"), {}, "inference.warm=false"),
+        (_load("two", 0.5, "inference.search.most=64", made_of="kv_cache_llama3_8b"), {}, "inference.search=null"),
         (_load("a: b", 0.5), {}, "cannot be the name of a load"),
         (_load("two", 0.5, metric="wall_s"), {}, "says nothing about a load that starts again"),
         (_load("two", 0.5), {"until": "time", "time": Seconds(4000)}, "give it more time"),

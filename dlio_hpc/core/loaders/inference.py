@@ -96,7 +96,7 @@ class InferenceLoader:
         whole = structs.replace(keys, search=None)
         summary = kv_summary.of_ranks(np.stack(columns)[:, None], np.stack(histograms)[:, None], whole)
         assert summary is not None
-        self._tries.append(UserCount(keys.users, kv_summary.is_in_time(summary, keys)))
+        self._tries.append(UserCount(keys.users, summary.is_in_time))
 
     def _cuts(self) -> bool:
         return self._stop is not None and self._stop.cuts()

@@ -1,5 +1,6 @@
 """Pictures of loads that run at the same time: their slowdowns, and the steps of one launch on a common clock."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,10 @@ from dlio_hpc.results.run_result import MixSummary
 _MOST_STEPS = 2000
 
 
+def _stem(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+
+
 class _Lane(NamedTuple):
     """A load of a launch. steps: its steps; times are in seconds after the first step began."""
 
@@ -43,10 +48,10 @@ def of_study(report: StudyReport) -> Iterator[Picture]:
     for mix in dict.fromkeys(one.mix for one in judged):
         lanes = next((lanes for job in report.outcome.jobs if (lanes := _lanes(study, job, mix))), [])
         if lanes:
-            title = "One launch, all loads on one clock"
+            title = f"One launch of {mix}, all loads on one clock"
             with canvas.style():
                 figure, caption = _timeline(study, lanes, title)
-            yield Picture(f"launch-{len(lanes)}", title, caption, figure, True)
+            yield Picture(f"launch-{_stem(mix)}", title, caption, figure, True)
 
 
 def _bars(study: Study, judged: Sequence[Slowdown], title: str) -> tuple[Figure, str]:
