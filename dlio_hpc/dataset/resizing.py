@@ -35,6 +35,11 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
         raise ConfigError(
             f"{asked}: an inference workload has no dataset; set -S inference.users=N or inference.capacity=SIZE"
         )
+    if workload.only_writes_checkpoints:
+        raise ConfigError(
+            f"{asked}: {workload.name} only writes checkpoints, and has neither a dataset nor a model; set "
+            "-S checkpoint.model_bytes=SIZE"
+        )
     if dataset.existing is not None:
         raise ConfigError(
             f"{asked}: an existing dataset keeps its size; select fewer files with --existing, or read fewer samples "

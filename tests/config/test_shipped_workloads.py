@@ -119,6 +119,8 @@ def test_each_runs_here_shrunk(run: Run, name: str) -> None:
     size: tuple[str, ...] = ("--dataset-size", _SIZES.get(name, "16MiB"))
     if load(name).metadata is not None:
         size = ("-S", "metadata.files=100")
+    if name == "background_write":
+        size = ("-S", "checkpoint.model_bytes=64KiB")
     if load(name).inference is not None:
         small = ("users=4", "time=2s", "interval=500ms", "model={layers: 1, kv_heads: 2, head_dim: 64}")
         size = tuple(word for key in small for word in ("-S", f"inference.{key}"))

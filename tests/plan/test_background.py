@@ -12,6 +12,7 @@ from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.core import compute, merge, run
+from dlio_hpc.dataset.resizing import resized
 from dlio_hpc.plan import background, study, study_file
 from dlio_hpc.plan.background import Background
 from dlio_hpc.plan.study import JobRequest
@@ -87,6 +88,14 @@ def test_a_pace_and_a_time_exclude_each_other() -> None:
         workloads.load("demo", ("compute={time: 20 ms, interval: 50 ms}",))
     with pytest.raises(ConfigError, match="above 0"):
         workloads.load("demo", ("compute={interval: 0}",))
+
+
+def test_checkpoints_of_a_given_size_have_no_dataset_to_resize() -> None:
+    """Before, the workload got as many steps as a dataset of this size would have samples."""
+    with pytest.raises(
+        ConfigError, match=r"--dataset-size 16 MiB: background_write only writes checkpoints.*model_bytes"
+    ):
+        resized(workloads.load("background_write"), 16 << 20, 2)
 
 
 def test_a_late_step_is_followed_without_a_pause_until_the_run_has_caught_up() -> None:
