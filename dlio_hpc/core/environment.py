@@ -63,7 +63,7 @@ class NodeMemory(NamedTuple):
 
 def write(comm: "Intracomm", directory: Path) -> None:
     """Collect facts about all nodes, and write environment.json on rank 0."""
-    nodes = _nodes(comm)
+    nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:
         variables = _variables()
         content = {
@@ -78,15 +78,8 @@ def write(comm: "Intracomm", directory: Path) -> None:
 
 def memory(comm: "Intracomm") -> NodeMemory | None:
     """Return the memory of the nodes on rank 0, and None on other ranks."""
-    nodes = _nodes(comm)
-    if not nodes:
-        return None
-    return NodeMemory(*(sum(node[name] for node in nodes.values()) for name in ("memory_bytes", "physical_bytes")))
-
-
-def _nodes(comm: "Intracomm") -> dict[str, dict[str, Any]]:
-    """Return the facts about each node by its name, on rank 0; nothing on other ranks."""
-    return {node["host"]: node for node in comm.gather(_node()) or []}
+    nodes = dict(comm.gather((host().name, (procfs.memory(), procfs.physical_memory()))) or [])
+    return NodeMemory(*map(sum, zip(*nodes.values(), strict=True))) if nodes else None
 
 
 def _variables() -> dict[str, str]:

@@ -25,6 +25,8 @@ class ShortBlock(OSError):
 class BlockFiles:
     """A file for each block. folder: path of the folder of the files, which exists."""
 
+    _created = os.O_CREAT | os.O_EXCL
+
     def __init__(self, folder: str, keys: InferenceKeys) -> None:
         self.folder, self._size, self._fsync = folder, keys.block_bytes, keys.fsync
         self._more = os.O_CLOEXEC | (os.O_DIRECT if keys.direct else 0)
@@ -33,14 +35,22 @@ class BlockFiles:
         """Return the path of the file of a block."""
         return f"{self.folder}/b{place.serial}"
 
+    def _offset(self, place: BlockPlace) -> int:
+        """Return the offset of a block in its file."""
+        return 0
+
+    def _put(self, file: int, place: BlockPlace, data: memoryview) -> None:
+        """Write a block to its open file."""
+        write_all(file, data)
+
     def write(self, place: BlockPlace, data: memoryview) -> Span:
-        """Write a block to a new file."""
-        path, flags = self.path(place), os.O_WRONLY | os.O_CREAT | os.O_EXCL | self._more
+        """Write a block to its file."""
+        path, flags = self.path(place), os.O_WRONLY | self._created | self._more
         began = now()
         with darshan_fd_gate.opening():
             file = os.open(path, flags, 0o666)
         try:
-            write_all(file, data)
+            self._put(file, place, data)
             if self._fsync:
                 os.fsync(file)
         finally:
@@ -55,7 +65,7 @@ class BlockFiles:
         with darshan_fd_gate.opening():
             file = os.open(path, flags)
         try:
-            _fill(file, data, 0)
+            _fill(file, data, self._offset(place))
         finally:
             with darshan_fd_gate.closing():
                 os.close(file)
@@ -83,35 +93,16 @@ class BlockFiles:
 class SequenceFiles(BlockFiles):
     """A file for each conversation. Its blocks follow each other. They are removed only with the folder."""
 
+    _created = os.O_CREAT
+
     def path(self, place: BlockPlace) -> str:
         return f"{self.folder}/s{place.sequence}"
 
-    def write(self, place: BlockPlace, data: memoryview) -> Span:
-        """Write a block to the file of its conversation."""
-        path, flags = self.path(place), os.O_WRONLY | os.O_CREAT | self._more
-        began = now()
-        with darshan_fd_gate.opening():
-            file = os.open(path, flags, 0o666)
-        try:
-            _write(file, data, place.part * self._size)
-            if self._fsync:
-                os.fsync(file)
-        finally:
-            with darshan_fd_gate.closing():
-                os.close(file)
-        return began, now()
+    def _offset(self, place: BlockPlace) -> int:
+        return place.part * self._size
 
-    def read(self, place: BlockPlace, data: memoryview) -> Span:
-        path, flags = self.path(place), os.O_RDONLY | self._more
-        began = now()
-        with darshan_fd_gate.opening():
-            file = os.open(path, flags)
-        try:
-            _fill(file, data, place.part * self._size)
-        finally:
-            with darshan_fd_gate.closing():
-                os.close(file)
-        return began, now()
+    def _put(self, file: int, place: BlockPlace, data: memoryview) -> None:
+        _write(file, data, self._offset(place))
 
 
 class BlockPool(BlockFiles):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlio_hpc.base.errors import ConfigError, InfrastructureError, of_system
-from dlio_hpc.core import darshan_fd_gate
+from dlio_hpc.core import clock, darshan_fd_gate
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.files import run_outputs, safe_folders
 
@@ -34,10 +34,19 @@ def made(path: str) -> Iterator[int]:
         yield folder
 
 
-def enter(path: str, is_emptied: bool = False) -> None:
-    """Make the output folder the working directory. is_emptied: whether to remove its content. Raise
-    InfrastructureError if the file system fails.
+def enter_together(comm: "Intracomm", path: str) -> None:
+    """Make the output folder the working directory of all ranks. Rank 0 creates it, and removes what a killed run has
+    left in it. All ranks must call this. Raise InfrastructureError if the file system fails.
     """
+    clock.assemble(comm)
+    if comm.rank == 0:
+        _enter(path, is_emptied=True)
+    clock.assemble(comm)
+    if comm.rank:
+        _enter(path)
+
+
+def _enter(path: str, is_emptied: bool = False) -> None:
     try:
         if is_emptied:
             with made(path):

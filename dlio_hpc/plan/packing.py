@@ -160,10 +160,10 @@ def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
 def _whole_blocks(study: Study, wanted: Iterable[Unit]) -> list[Unit]:
     """Return these measurements, and the others of their blocks: loads alone and together are compared in one job."""
     block_of = {point: block for block in study.blocks for launch in block for point in launch}
-    whole = [Unit(point, unit.repeat) for unit in wanted for launch in block_of[unit.point] for point in launch]
-    if not study.is_mixed:
-        return list(dict.fromkeys(whole))
-    return [unit for unit in order(study) if unit in set(whole)]  # in random order, as before
+    whole = dict.fromkeys(
+        Unit(point, unit.repeat) for unit in wanted for launch in block_of[unit.point] for point in launch
+    )
+    return [unit for unit in order(study) if unit in whole] if study.is_mixed else list(whole)  # in random order
 
 
 def _blocks(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:

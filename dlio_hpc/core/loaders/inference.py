@@ -38,12 +38,7 @@ class InferenceLoader:
         self._planned: dict[int, KVPlan] = {}
         self._tries: list[UserCount] = []
         self._epoch, self._home = 0, os.getcwd()
-        clock.assemble(comm)  # rank 0 creates the folder
-        if comm.rank == 0:
-            output_folder.enter(run.outputs, is_emptied=True)  # a killed run may have left files
-        clock.assemble(comm)
-        if comm.rank:
-            output_folder.enter(run.outputs)
+        output_folder.enter_together(comm, run.outputs)
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         """Yield the batch of an epoch. Blocks that exist before are written first, and are not measured. The files are

@@ -41,12 +41,7 @@ class MetadataLoader:
         self._home = os.getcwd()
         self._made: dict[Phase, list[int]] = {}
         self._count = 0  # operations of this rank in the phase before
-        clock.assemble(comm)  # rank 0 creates the folder
-        if comm.rank == 0:
-            output_folder.enter(self._root, is_emptied=True)  # a killed run may have left files
-        clock.assemble(comm)
-        if comm.rank:
-            output_folder.enter(self._root)
+        output_folder.enter_together(comm, self._root)
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         """Yield a batch after each phase. The folders are made before the first phase, and are not measured."""
