@@ -41,7 +41,7 @@ _UNITS_BY_KEY = {
     "expected_rates.read": "bytes/s", "expected_rates.write": "bytes/s",
 }  # fmt: skip
 # A scan writes these keys to plans. A file cannot set them.
-_WRITTEN_BY_DLIO_HPC = {"dataset.existing.scan"}
+_WRITTEN_BY_DLIO_HPC = {"dataset.existing.scan", "inference.trace.scan"}
 # Defaults that are no values.
 _OF_ITS_KEYS, _EMPTY = "the defaults of its keys", "empty"
 _IN_WORDS = (_OF_ITS_KEYS, _EMPTY)

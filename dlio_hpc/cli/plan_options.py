@@ -11,7 +11,7 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.cli import usage_faults
 from dlio_hpc.cli.verbs import FOLDER, RUNS, argument, distinct, option, parsed
 from dlio_hpc.plan import sweep
-from dlio_hpc.plan.options import Options
+from dlio_hpc.plan.options import AUTO, Options
 
 
 class _Lines(click.types.StringParamType):
@@ -32,6 +32,15 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
         return sweep.counts(serialization.parse_yaml(f"[{value}]", "--"), "")
     except ConfigError as fault:
         raise click.BadParameter(str(fault).lstrip("-: "), ctx, param) from fault
+
+
+def _users(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the number of users, or auto."""
+    if value is None or value == AUTO or (value.isdecimal() and int(value) > 0):
+        return value
+    raise click.BadParameter(
+        f"{value!r} is neither a number of users nor auto; several numbers: -P inference.users=8,16", ctx, param
+    )
 
 
 _OPTIONS = (
@@ -72,6 +81,10 @@ _OPTIONS = (
            help="End of such a run: when the first or the last workload ends, or after a time such as 60s. Until then, "
                 "workloads that end start again."),
     option("--mix-pairs", is_flag=True, help="Measure each pair of workloads, too."),
+    option("--users", metavar="N|auto", callback=_users,
+           help="Users of an inference workload; auto: search for the largest number that is served in time (--ttft)."),
+    option("--ttft", metavar="TIME", callback=parsed(units.seconds),
+           help="Time to the first token that users accept, such as 2s."),
     option("--full", is_flag=True,
            help="Use the sizes for a large machine in the study file. Default for suites on batch systems."),
     option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the random order of runs. Default: random."),

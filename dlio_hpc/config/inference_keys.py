@@ -4,6 +4,8 @@ A transformer computes two vectors, the key and the value, for each token, each 
 them in blocks of some tokens, so that later requests that begin with the same tokens need not compute them again.
 """
 
+import os
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -14,13 +16,15 @@ from dlio_hpc.config.model_states import ITEM_BYTES, Precision
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
 
 # Largest number of tokens of a prompt, an answer or a system prompt.
-_MOST_TOKENS = 10**7
+MOST_TOKENS = 10**7
 # Largest number of requests that the users of a job make in a repeat, as a mean. The plan of a rank keeps its requests
 # in memory.
 _MOST_REQUESTS = 10**7
 _MOST_SLOTS = 1024
+# Least time from the first to the last request of a trace, as a share of the time of an epoch.
+_LEAST_TRACED = 0.9
 
-Tokens = Annotated[int, Meta(ge=0, le=_MOST_TOKENS)]
+Tokens = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
 CacheModelName = Literal["llama3_8b", "llama3_70b"]
 
 
@@ -65,7 +69,7 @@ class Lengths(Struct, frozen=True, forbid_unknown_fields=True):
     """Standard deviation of the number of tokens; 0: all numbers are `mean`. Example: 300"""
     min: Tokens = 1
     """Smallest number of tokens. Example: 16"""
-    max: Tokens = _MOST_TOKENS
+    max: Tokens = MOST_TOKENS
     """Largest number of tokens. Example: 4096"""
 
     def __post_init__(self) -> None:
@@ -78,7 +82,7 @@ class Lengths(Struct, frozen=True, forbid_unknown_fields=True):
             ),
             (self.mean is None and self.stdev > 0, "stdev needs mean; set mean, or leave stdev out"),
             (
-                self.mean is None and self.max == _MOST_TOKENS,
+                self.mean is None and self.max == MOST_TOKENS,
                 "set mean, or set max, such as {min: 512, max: 4096}",
             ),
         )
@@ -87,6 +91,51 @@ class Lengths(Struct, frozen=True, forbid_unknown_fields=True):
     def expected(self) -> float:
         """Mean number of tokens before the limits apply."""
         return float(self.mean) if self.mean is not None else (self.min + self.max) / 2
+
+
+class TraceScan(Struct, frozen=True, forbid_unknown_fields=True):
+    """Results of the scan of a trace. dlio-hpc writes them to plans; they cannot be set."""
+
+    digest: str
+    """Digest of the content of the file. Example: 03c25a44c247"""
+    requests: units.Positive
+    """Number of requests. Example: 8819"""
+    prompt_mean: float
+    """Mean number of tokens of a prompt. Example: 2047.8"""
+    answer_mean: float
+    """Mean number of tokens of an answer. Example: 211.1"""
+    end: units.Seconds | None = None
+    """Time from the first to the last request; null: the file has no times of arrival. Example: 1 h"""
+    prefix_tokens: units.Natural = 0
+    """Tokens for which each number of the column hash_ids stands; 0: the file has no such column. Example: 512"""
+
+
+class RequestTrace(Struct, frozen=True, forbid_unknown_fields=True):
+    """Requests that were recorded elsewhere: a CSV file or a file of JSON lines with the columns prompt and answer (the
+    tokens of each request) and, if there are times, arrival (in seconds). The columns of the traces of Azure, BurstGPT,
+    Qwen-Bailian and Mooncake are known, too.
+    """
+
+    file: str
+    """Absolute path of the file, which all nodes can read. Example: /home/me/requests.csv"""
+    speed: Annotated[float, Meta(gt=0, le=10**6)] = 1.0
+    """Factor by which requests arrive faster than in the trace. Example: 2"""
+    scan: TraceScan | None = None
+    """Results of the scan. dlio-hpc sets this key; leave it null."""
+
+    def __post_init__(self) -> None:
+        if not os.path.isabs(self.file) or "\0" in self.file:
+            raise ValueError(f"file: {self.file!r} is not an absolute path, such as /home/me/requests.csv")
+
+    @property
+    def has_arrivals(self) -> bool:
+        """Whether the file was scanned and has times of arrival."""
+        return self.scan is not None and self.scan.end is not None
+
+    @property
+    def has_prefixes(self) -> bool:
+        """Whether the file was scanned and states which prompts have the same beginning."""
+        return self.scan is not None and self.scan.prefix_tokens > 0
 
 
 class UserSearch(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,15 +163,21 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     time: units.Seconds
     """Time in which requests arrive in an epoch. A request that no slot has begun by then is not served. Example: 60 s
     """
-    interval: units.Seconds
+    prompt: Lengths | None = None
+    """Tokens that a user adds in each request; needed without `trace`. Example: {mean: 500, stdev: 300, max: 4096}"""
+    answer: Lengths | None = None
+    """Tokens of each answer; needed without `trace`. Example: {mean: 200}"""
+    interval: units.Seconds | None = None
     """Mean time from the end of an answer to the next request of the user; the times have an exponential distribution.
     The end is that of an answer whose blocks take no time to read and write. Requests therefore arrive at the same
-    times on any storage, and the time that they wait is part of their time to the first token. Example: 30 s
+    times on any storage, and the time that they wait is part of their time to the first token. It is
+    needed without the times of a trace. Example: 30 s
     """
-    prompt: Lengths
-    """Tokens that a user adds in each request. Example: {mean: 500, stdev: 300, max: 4096}"""
-    answer: Lengths
-    """Tokens of each answer. Example: {mean: 200}"""
+    trace: RequestTrace | None = None
+    """Recorded requests. Their numbers of tokens replace `prompt` and `answer`. If the trace has times of arrival, they
+    replace `interval`: the requests go to the users in turn, and those after `time` are left out. Without times, each
+    request has the tokens of a random line. Example: {file: /home/me/requests.csv}
+    """
     model: CacheModelName | CacheModel = "llama3_8b"
     """Model, which determines the bytes of a token: 131,072 for llama3_8b, 327,680 for llama3_70b. Example: llama3_70b
     """
@@ -181,9 +236,13 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
         size = self.block_bytes
         refuse(
             (self.time <= 0, "time: requests need time to arrive; set it, such as 60 s"),
-            (self.interval <= 0, "interval: set the mean time from an answer to the next request, such as 30 s"),
+            *self._faults_of_trace(),
             (
-                self.interval > 0 and self.most_users * self.time / self.interval > _MOST_REQUESTS,
+                self.interval is not None and self.interval <= 0,
+                "interval: set the mean time from an answer to the next request, such as 30 s",
+            ),
+            (
+                bool(self.interval) and self.most_users * self.time / (self.interval or 1.0) > _MOST_REQUESTS,
                 f"users x time / interval is more than {_MOST_REQUESTS:,} requests in an epoch; lower users or time, "
                 "or raise interval",
             ),
@@ -219,6 +278,50 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
             ),
         )
 
+    def _faults_of_trace(self) -> Iterator[tuple[bool, str]]:
+        """Yield what cannot be: whether a trace, or its scan, does not fit the other keys, and what to do."""
+        trace = self.trace
+        if trace is None:
+            yield self.prompt is None, "prompt: set the tokens of a request, such as {mean: 500}, or set trace"
+            yield self.answer is None, "answer: set the tokens of an answer, such as {mean: 200}, or set trace"
+            yield self.interval is None, "interval: set the mean time from an answer to the next request, such as 30 s"
+            return
+        yield (
+            self.prompt is not None or self.answer is not None,
+            "trace: it has the tokens of prompts and answers; set prompt=null and answer=null",
+        )
+        if trace.scan is None:
+            return
+        end = None if trace.scan.end is None else trace.scan.end / trace.speed
+        yield (
+            end is None and self.interval is None,
+            f"interval: {trace.file} has no times of arrival; set the mean time from an answer to the next request, "
+            "such as 30 s",
+        )
+        yield end is not None and self.interval is not None, "trace: it has the times of requests; set interval=null"
+        yield (
+            end is not None and self.search is not None,
+            "search: the times of a trace do not depend on users; set search=null, and vary trace.speed",
+        )
+        yield (
+            end is not None and end < _LEAST_TRACED * self.time,
+            f"time: the requests of the trace end after {units.format_seconds(end or 0.0)}; set time to at most that",
+        )
+        size = trace.scan.prefix_tokens
+        yield (
+            bool(size) and (self.turns > 1 or self.system_prompt > 0),
+            "trace: it states which prompts begin with the same tokens; set turns=1 and system_prompt=0",
+        )
+        yield (
+            bool(size) and self.file_layout == "sequence",
+            "file_layout=sequence: prompts of the trace share beginnings; set file_layout=block or pool",
+        )
+        yield (
+            bool(size) and size % self.block_tokens > 0,
+            f"block_tokens: the trace states common beginnings in steps of {size} tokens; set block_tokens to a "
+            "divisor of it",
+        )
+
     @property
     def architecture(self) -> CacheModel:
         """The model, with named models replaced by their architecture."""
@@ -241,8 +344,14 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def _longest(self) -> float:
-        """Mean number of tokens at the end of a conversation."""
-        return self.system_prompt + self.turns * (self.prompt.expected + self.answer.expected)
+        """Mean number of tokens at the end of a conversation; as if a trace that is not scanned had blocks."""
+        if self.prompt is not None and self.answer is not None:
+            request = self.prompt.expected + self.answer.expected
+        elif self.trace is not None and self.trace.scan is not None:
+            request = self.trace.scan.prompt_mean + self.trace.scan.answer_mean
+        else:
+            request = float(self.block_tokens)
+        return self.system_prompt + self.turns * request
 
     @property
     def fewest_blocks_of_turns(self) -> int:

@@ -1,12 +1,14 @@
-"""The requests of an inference workload: when they arrive, and how many tokens they have. They follow from the keys and
-the number of a user alone, so that they are the same on any number of ranks and whatever the storage does.
+"""The requests of an inference workload: when they arrive, and how many tokens they have. They follow from the keys,
+the trace and the number of a user alone, so that they are the same on any number of ranks and whatever the storage
+does.
 """
 
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlio_hpc.config.inference_keys import InferenceKeys, Lengths
+from dlio_hpc.config.inference_keys import InferenceKeys, Lengths, RequestTrace
+from dlio_hpc.dataset import request_trace
 from dlio_hpc.dataset.rank_shares import share
 
 if TYPE_CHECKING:
@@ -17,7 +19,9 @@ class KVRequest(NamedTuple):
     """A request. arrival: time after the start of the epoch at which it arrives; negative if it precedes the epoch.
     user: number of the user. conversation: number of the conversation of the user, from 0 on. turn: number of the
     request in its conversation, from 0 on. history: tokens that precede the prompt, with those of the system prompt.
-    prompt, answer: tokens of the prompt and of the answer.
+    prompt, answer: tokens of the prompt and of the answer. prefixes: numbers that stand for the beginnings of the
+    history, if a trace states which prompts have the same beginning. All tokens of the prompt of the trace are then
+    tokens of the history.
     """
 
     arrival: float
@@ -27,6 +31,7 @@ class KVRequest(NamedTuple):
     history: int
     prompt: int
     answer: int
+    prefixes: tuple[int, ...] = ()
 
     @property
     def context(self) -> int:
@@ -49,6 +54,10 @@ def of_rank(keys: InferenceKeys, ranks: int, rank: int) -> list[KVRequest]:
 
 def of_user(keys: InferenceKeys, user: int) -> Iterator[KVRequest]:
     """Yield the requests of a user in their order. Requests that precede the epoch have an arrival of -1."""
+    if keys.trace is not None and keys.trace.has_arrivals:
+        yield from _replayed(keys, keys.trace, user)
+        return
+    assert keys.interval is not None
     import numpy as np
 
     random = np.random.default_rng((keys.seed, user))
@@ -60,7 +69,7 @@ def of_user(keys: InferenceKeys, user: int) -> Iterator[KVRequest]:
             arrival += float(random.exponential(keys.interval))
             if arrival >= keys.time:
                 return
-        prompt, answer = _drawn(keys.prompt, random), _drawn(keys.answer, random)
+        prompt, answer = _tokens(keys, random)
         yield KVRequest(-1.0 if is_earlier else arrival, user, conversation, turn, history, prompt, answer)
         if not is_earlier:
             arrival += prompt * keys.prefill + answer * keys.decode
@@ -69,10 +78,41 @@ def of_user(keys: InferenceKeys, user: int) -> Iterator[KVRequest]:
             turn, conversation, history = 0, conversation + 1, keys.system_prompt
 
 
+def _replayed(keys: InferenceKeys, trace: RequestTrace, user: int) -> Iterator[KVRequest]:
+    """Yield the requests of a trace with times that go to a user."""
+    traced = request_trace.requests(trace)
+    assert traced.arrivals is not None
+    history = keys.system_prompt
+    for number, place in enumerate(range(user, len(traced.prompts), keys.users)):
+        arrival = float(traced.arrivals[place]) / trace.speed
+        if arrival >= keys.time:
+            return
+        conversation, turn = divmod(number, keys.turns)
+        history = history if turn else keys.system_prompt
+        prompt, answer = int(traced.prompts[place]), int(traced.answers[place])
+        if traced.prefixes is None:
+            yield KVRequest(arrival, user, conversation, turn, history, prompt, answer)
+        else:
+            yield KVRequest(arrival, user, conversation, turn, prompt, 0, answer, traced.prefixes[place])
+        history += prompt + answer
+
+
 def _most(keys: InferenceKeys) -> int:
     """Return a number of requests that a user never reaches: 20 standard deviations above the mean."""
+    assert keys.interval is not None
     mean = keys.time / keys.interval
     return keys.turns + math.ceil(mean + 20 * math.sqrt(mean) + 20)
+
+
+def _tokens(keys: InferenceKeys, random: "Generator") -> tuple[int, int]:
+    """Return the tokens of a prompt and of its answer."""
+    if keys.trace is not None:
+        traced = request_trace.requests(keys.trace)
+        place = int(random.integers(len(traced.prompts)))
+        return int(traced.prompts[place]), int(traced.answers[place])
+    assert keys.prompt is not None
+    assert keys.answer is not None
+    return _drawn(keys.prompt, random), _drawn(keys.answer, random)
 
 
 def _drawn(lengths: Lengths, random: "Generator") -> int:

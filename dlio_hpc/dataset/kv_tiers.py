@@ -14,9 +14,10 @@ from dlio_hpc.dataset import kv_requests
 from dlio_hpc.dataset.kv_requests import KVRequest
 
 # Name of a block: user, conversation and number of the block in its conversation. Blocks of the system prompt have user
-# and conversation -1.
+# and conversation -1. Blocks of a prompt whose trace states common beginnings have user -2 and, instead of the
+# conversation, the number of the beginning that they end.
 BlockName = tuple[int, int, int]
-_SHARED = -1
+_SHARED, _TRACED = -1, -2
 
 
 class BlockPlace(NamedTuple):
@@ -120,6 +121,7 @@ class Tiers:
         self.storage = Tier(None if keys.capacity is None else keys.capacity // keys.block_bytes)
         self.places: list[BlockPlace] = []
         self._sequences: dict[tuple[int, int], int] = {(_SHARED, _SHARED): 0}
+        self._beginnings: dict[tuple[int, int], int] = {}  # number of a beginning, by that before it and the next part
         self._free: list[int] = []
         self._used = 0
 
@@ -150,11 +152,25 @@ class Tiers:
     def _names(self, request: KVRequest) -> list[BlockName]:
         """Return the names of the full blocks that exist after the answer."""
         size = self._keys.block_tokens
+        traced = self._traced(request) if request.prefixes else []
         shared = self._keys.system_prompt // size
-        return [
-            (_SHARED, _SHARED, number) if number < shared else (request.user, request.conversation, number)
-            for number in range(request.tokens // size)
-        ]
+        first = [(_SHARED, _SHARED, number) for number in range(min(shared, request.tokens // size))] or traced
+        own = range(len(first), request.tokens // size)
+        return [*first, *((request.user, request.conversation, number) for number in own)]
+
+    def _traced(self, request: KVRequest) -> list[BlockName]:
+        """Return the names of the full blocks of a prompt whose trace states common beginnings. Blocks are the same
+        only if all blocks before them are.
+        """
+        assert self._keys.trace is not None
+        assert self._keys.trace.scan is not None
+        size, parts = self._keys.block_tokens, self._keys.trace.scan.prefix_tokens // self._keys.block_tokens
+        names: list[BlockName] = []
+        beginning = 0
+        for number in request.prefixes:
+            beginning = self._beginnings.setdefault((beginning, number), len(self._beginnings) + 1)
+            names += [(_TRACED, beginning, part) for part in range(parts)]
+        return names[: request.context // size]
 
     def _hits(self, names: Sequence[BlockName]) -> tuple[list[BlockName], dict[BlockName, int]]:
         """Return the names of the blocks that are found, and the serials of those that must be read from storage."""

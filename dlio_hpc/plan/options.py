@@ -7,6 +7,9 @@ from msgspec import Struct
 from dlio_hpc.base import units
 from dlio_hpc.plan.plan import Generate
 
+# Value of --users that searches for the number of users.
+AUTO = "auto"
+
 
 class Options(Struct, frozen=True, kw_only=True):
     """Options of a submission. If an option is None, the first value that is set applies, in this order: the value of
@@ -29,6 +32,12 @@ class Options(Struct, frozen=True, kw_only=True):
     """End of a run with several loads: first, last, or a time such as 60s; see MixKeys."""
     mix_pairs: bool = False
     """Also measure each pair of loads."""
+    users: str | None = None
+    """Number of users of an inference workload, or "auto" to search for the largest number in time; None: the number in
+    the workload.
+    """
+    ttft: units.Seconds | None = None
+    """Time to the first token that users of an inference workload accept; None: the time in the workload."""
     full: bool = False
     """Use the full values of a study file instead of its smaller values for laptops."""
     site: str | None = None

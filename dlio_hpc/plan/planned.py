@@ -18,7 +18,7 @@ from dlio_hpc.config import shipped, site, workload
 from dlio_hpc.config.dlio_benchmark import hydra_settings
 from dlio_hpc.dataset import folder_kinds
 from dlio_hpc.files import filesystem
-from dlio_hpc.plan import cost, mix, packing, plan, site_limits, study, study_file, sweep
+from dlio_hpc.plan import cost, mix, packing, plan, site_limits, study, study_file, sweep, user_options
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.plan import Plan
 
@@ -268,6 +268,7 @@ def draft(options: Options, report: Callable[[str], None] = _silent) -> Planned:
     if options.data is None and options.ab is None:
         site.check_data(machine, name_of_site, of_site)
     _check_links(options, machine)
+    of_workload = (*of_workload, *user_options.settings(options, machine, of_workload))
     if path is None:
         if options.full:
             raise ConfigError("--full needs --study or --suite")

@@ -15,6 +15,7 @@ from dlio_hpc.base import serialization, units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config import shipped
 from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.inference_keys import InferenceKeys, RequestTrace
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.site import resolved as resolved_site
@@ -502,12 +503,14 @@ def _too_large() -> ConfigError:
 
 
 def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Workload], Workload]:
-    """Return a function that adds the results of the scan to a workload with an existing dataset. The function returns
-    other workloads unchanged. Each dataset is scanned once.
+    """Return a function that adds the results of the scan to a workload with an existing dataset or a trace of
+    requests. The function returns other workloads unchanged. Each dataset is scanned once.
     """
     known: dict[bytes, Dataset] = {}
 
     def scanned(workload: Workload) -> Workload:
+        if workload.inference is not None and workload.inference.trace is not None:
+            return _traced(workload, workload.inference, workload.inference.trace)
         if workload.dataset.existing is None:
             return workload
         from dlio_hpc.dataset import dataset_scan  # imports numpy
@@ -521,6 +524,17 @@ def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Wor
             raise ConfigError(f"--existing {workload.dataset.existing.glob}: {fault}") from fault
 
     return scanned
+
+
+def _traced(workload: Workload, keys: InferenceKeys, trace: RequestTrace) -> Workload:
+    """Return the workload with the results of the scan of its trace."""
+    from dlio_hpc.dataset import request_trace  # imports numpy
+
+    described = request_trace.described(trace)
+    try:
+        return structs.replace(workload, inference=structs.replace(keys, trace=described))
+    except ValueError as fault:
+        raise ConfigError(f"inference.{fault}") from fault
 
 
 def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Workload]) -> Part:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import counted, format_seconds, format_size
 from dlio_hpc.config.inference_keys import InferenceKeys, Lengths
 from dlio_hpc.results.run_result import Distribution, InferenceSummary
@@ -24,20 +25,36 @@ RUNS_LEGEND = (
 def described(keys: InferenceKeys, nodes: str, repeats: str) -> str:
     """Return a description of an inference workload in three lines. nodes, repeats: numbers of nodes and repeats."""
     model = keys.model if isinstance(keys.model, str) else "a model of its own"
-    every = f"each asks {format_seconds(keys.interval)} after an answer (mean)"
     space = "no limit" if keys.capacity is None else f"{format_size(keys.capacity)} a rank"
     memory = f"{format_size(keys.memory)} of memory a rank, " if keys.memory else ""
     way = f"{'direct' if keys.direct else 'through the page cache'}{', fsync' if keys.fsync else ''}"
     return (
-        f"{model}, {counted(keys.users, 'user')}, {every}, for {format_seconds(keys.time)}; prompts of "
-        f"{_lengths(keys.prompt)}, answers of {_lengths(keys.answer)}\n"
+        f"{model}, {counted(keys.users, 'user')}, {_arrivals(keys)}, for {format_seconds(keys.time)}; {_tokens(keys)}"
+        "\n"
         f"{nodes} with {counted(keys.slots, 'slot')}, {repeats}\n"
         f"blocks of {keys.block_tokens} tokens ({format_size(keys.block_bytes)}), {_FILES[keys.file_layout]}, {way}; "
         f"{memory}storage: {space}"
     )
 
 
-def _lengths(lengths: Lengths) -> str:
+def _arrivals(keys: InferenceKeys) -> str:
+    """Return in words when requests arrive."""
+    if keys.interval is not None:
+        return f"each asks {format_seconds(keys.interval)} after an answer (mean)"
+    assert keys.trace is not None
+    return "requests arrive as in the trace" + ("" if keys.trace.speed == 1 else f", {keys.trace.speed:g} x as fast")
+
+
+def _tokens(keys: InferenceKeys) -> str:
+    """Return in words how many tokens requests have."""
+    if keys.trace is None:
+        return f"prompts of {_lengths(keys.prompt)}, answers of {_lengths(keys.answer)}"
+    text = f"tokens of {single_line(keys.trace.file)}"
+    return text if keys.trace.scan is None else f"{text} ({counted(keys.trace.scan.requests, 'request')})"
+
+
+def _lengths(lengths: Lengths | None) -> str:
+    assert lengths is not None
     if lengths.mean is None:
         return f"{lengths.min:,} to {lengths.max:,} tokens"
     return f"{lengths.mean:,} tokens{' (mean)' if lengths.stdev else ''}"

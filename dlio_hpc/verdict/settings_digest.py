@@ -23,9 +23,13 @@ def of(workload: Workload) -> str:
 
 
 def placeless(workload: Workload) -> Workload:
-    """Return the workload without the path of the index of an existing dataset. The path is not a property of the
-    dataset. Other results of the scan, such as the fingerprint, are kept.
+    """Return the workload without the path of the index of an existing dataset and the path of a trace. The paths are
+    not properties of the data. Other results of their scans, such as the fingerprint, are kept.
     """
+    inference = workload.inference
+    if inference is not None and inference.trace is not None and inference.trace.scan is not None:
+        trace = structs.replace(inference.trace, file="/")
+        workload = structs.replace(workload, inference=structs.replace(inference, trace=trace))
     existing = workload.dataset.existing
     if existing is None or existing.scan is None:
         return workload
