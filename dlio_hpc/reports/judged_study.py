@@ -1,7 +1,7 @@
 """Reports of studies. The report of a suite includes its verdict."""
 
 from dlio_hpc.base.counted_progress import Report
-from dlio_hpc.reports import regression_page, study_page, verdict_banners
+from dlio_hpc.reports import regression_page, slowdown_rows, study_page, verdict_banners
 from dlio_hpc.reports.page import Page
 from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.verdict import suite
@@ -22,4 +22,5 @@ def page(made: StudyReport, verdict: SuiteVerdict | None) -> Page:
     """Return the report of a study, with the verdict if there is one."""
     if verdict is None:
         return study_page.of_study(made)
-    return study_page.of_study(made, verdict_banners.of_suite(verdict), regression_page.of_suite(verdict))
+    slowdowns = slowdown_rows.verdict(made.slowdowns) if made.outcome.study.is_mixed else ""
+    return study_page.of_study(made, verdict_banners.of_suite(verdict, slowdowns), regression_page.of_suite(verdict))

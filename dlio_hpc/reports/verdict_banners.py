@@ -30,6 +30,8 @@ _ACCEPTANCES: dict[Outcome, str] = {
     "not_comparable": "No verdict: the criteria limit a metric that a workload never has; correct the criteria.",
     "skipped": "No verdict: no criterion applies to these measurements.",
 }
+# Outcomes of suites whose measurements are missing or cannot be used.
+_WITHOUT_MEASUREMENT: tuple[Outcome, ...] = ("bug", "invalid", "infrastructure", "incomplete", "cached", "skipped")
 # Number of newest nights that show how often jobs run, and the fewest that do.
 _NEWEST, _FEWEST = 10, 3
 
@@ -58,12 +60,15 @@ def of_acceptance(accepted: Acceptance) -> Banner:
     return Banner(state_of(accepted.exit_code), f"{text} {acceptance.counted(accepted)}.")
 
 
-def of_suite(verdict: SuiteVerdict) -> Banner:
+def of_suite(verdict: SuiteVerdict, slowdowns: str = "") -> Banner:
     """Return the banner of a suite. The single line of the banner is also the subject of the mail about the suite. If
-    the outcome has the same name as the state, it is not repeated.
+    the outcome has the same name as the state, it is not repeated. slowdowns: sentence on loads that run at the same
+    time; empty without mixes. It comes first, unless runs are missing or cannot be used.
     """
     state = state_of(verdict.exit_code)
-    return Banner(state, f"{verdict.summary.replace(f': {state}; ', ': ', 1)}.")
+    text = f"{verdict.summary.replace(f': {state}; ', ': ', 1)}."
+    sentences = (text, slowdowns) if verdict.outcome in _WITHOUT_MEASUREMENT else (slowdowns, text)
+    return Banner(state, " ".join(filter(None, sentences)))
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName, now: str | None = None) -> Banner:

@@ -105,6 +105,34 @@ def test_two_nodes_with_four_ranks_each_through_hydra(on_pbs: Pbs, small: Path) 
     assert "has changed since" not in again.err
 
 
+@pytest.mark.job
+def test_loads_of_a_mix_have_their_nodes(on_pbs: Pbs) -> None:
+    """One launch runs all loads: each on nodes of its own, where the machine has two."""
+    mix = on_pbs.folder / "mix.yaml"
+    mix.write_text(f"""
+name: two
+repeat: 1
+nodes: {NODES}
+ranks_per_node: 4
+mixes: {{place: {"nodes" if NODES == 2 else "ranks"}}}
+parts:
+  train:
+    {{workload: demo, mix: busy, share: 0.5, set: {{dataset.format: raw, dataset.files: 8, reader.drop_cache: true}}}}
+  storm: {{workload: metadata_own, mix: busy, share: 0.5, set: {{metadata.files: 100, train.epochs: 2}}}}
+""")
+    done = on_pbs("dlio-submit", "--study", mix, *on_pbs.usual, "--wait", "--json")
+    assert done.code == 0, done.err
+    (job,) = done.json["jobs"]
+    results = [one["result"] for one in job["runs"] if one["result"] and one["result"]["summary"]]
+    places = {
+        (one["summary"]["mix"]["load"], bool(one["summary"]["mix"]["others"])): (one["hosts"], one["ranks"])
+        for one in results
+    }
+    ranks = 4 if NODES == 2 else 2
+    expected = {"train": (HOSTS[:1], ranks), "storm": (HOSTS[-1:], ranks)}
+    assert places == {(load, company): expected[load] for load in expected for company in (False, True)}
+
+
 def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
     """PBS accepts the job and says why it waits; dlio-hpc wait ends at once and repeats that."""
     directory = on_pbs.taken(small, "-N", 9)
