@@ -131,9 +131,10 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     several jobs is their geometric mean, as in the report of a study. Example: 70%
     """
     max_slowdown: Ratio | None = None
-    """Maximum slowdown of a load of a mix by the other loads: samples/s, checkpoint bandwidth, operations/s of the
-    first phase, or bandwidth of reads of KV blocks alone, divided by the same together with the other loads. Runs of
-    loads that run alone have no slowdown. Example: 1.5
+    """Maximum slowdown of a load of a mix by the other loads: samples/s, checkpoint bandwidth, or operations/s of the
+    most slowed phase alone, divided by the same together with the other loads. For an inference workload: the 99th
+    percentile of the time to the first token together, divided by that alone. Runs of loads that run alone have no
+    slowdown. Example: 1.5
     """
     max_p99_slowdown: Ratio | None = None
     """Maximum slowdown of the 99th percentile of the read latency of a load of a mix by the other loads. Example: 3"""

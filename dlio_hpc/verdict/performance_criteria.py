@@ -4,6 +4,7 @@ efficiency.
 
 import functools
 import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,8 @@ from dlio_hpc.base.units import counted
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.plan import metric_owners, mix
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.results.metrics import MAINS, METRICS, MetricName, Unit, format_value
+from dlio_hpc.results.metrics import METRICS, MetricName, Unit, format_value, of_phase
+from dlio_hpc.results.phases import PHASES
 from dlio_hpc.verdict import history_entry, night_intervals, site_spread, variation
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
@@ -27,14 +29,19 @@ from dlio_hpc.verdict.night_intervals import LimitScale
 from dlio_hpc.verdict.site_spread import NightPrior
 from dlio_hpc.verdict.variation import NightSpread, SampledLevel
 
-# Limits on the slowdown of a load of a mix. For each YAML key: the name and the label of the slowdown, and the metrics
-# from which it is computed. The first one that the runs have is used.
-_SLOWDOWNS: dict[str, tuple[str, str, tuple[MetricName, ...]]] = {
-    "max_slowdown": ("slowdown", "slowdown by other loads", ("common_samples_per_s", *MAINS[1:])),
+# Limits on the slowdown of a load of a mix. For each YAML key: the name and the label of the slowdown, and groups of
+# metrics from which it is computed. The first group of which the runs have a metric is used, and of this group the
+# metric with the largest slowdown.
+_SLOWDOWNS: dict[str, tuple[str, str, tuple[tuple[MetricName, ...], ...]]] = {
+    "max_slowdown": (
+        "slowdown",
+        "slowdown by other loads",
+        (("common_samples_per_s",), ("checkpoint_write_MBps",), tuple(map(of_phase, PHASES)), ("ttft_p99_s",)),
+    ),
     "max_p99_slowdown": (
         "p99_slowdown",
         "slowdown of the p99 of a read by other loads",
-        ("read_p99_s", "kv_read_p99_s"),
+        (("read_p99_s",), ("kv_read_p99_s",)),
     ),
 }
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
@@ -224,17 +231,24 @@ def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: N
 
 def _slowdown(required: Limit, group: CriterionGroup, groups: Sequence[CriterionGroup], prior: NightPrior) -> Check:
     """Check the slowdown of a load by other loads: each run, compared with the run of the load alone in the same repeat
-    of the same job.
+    of the same job. If the load has several metrics, such as the rates of phases, the largest slowdown counts.
     """
     key = structs.replace(group.key, mix=mix.alone(group.key.mix))
     bases = [other for other in groups if (other.key, other.data) == (key, group.data)]
-    metrics = _SLOWDOWNS[required.key][-1]
-    metric = next((name for name in metrics if group.values(name)), metrics[0])
+    alternatives = _SLOWDOWNS[required.key][-1]
+    metrics = next((names for names in alternatives if any(map(group.values, names))), alternatives[0])
+    slowdowns = {name: _slowdowns(name, group, bases) for name in metrics if group.values(name)} or {metrics[0]: []}
+    metric = max(slowdowns, key=lambda name: statistics.median([value for _, value in slowdowns[name]] or [0.0]))
+    if len(slowdowns) > 1:
+        required = required._replace(label=f"{required.label} ({METRICS[metric].noun}, the most slowed)")
+    return _values(required, group, "slowest_rank_ratio", slowdowns[metric], prior(group.key, metric))
+
+
+def _slowdowns(metric: MetricName, group: CriterionGroup, bases: Sequence[CriterionGroup]) -> list[tuple[Ran, float]]:
+    """Return the slowdown of each run whose load was measured alone in the same repeat. bases: runs alone."""
     alone = {(run.job, run.run.repeat): value for base in bases for run, value in base.values(metric)}
-    sign = METRICS[metric].sign
     pairs = [(run, alone.get((run.job, run.run.repeat)), value) for run, value in group.values(metric)]
-    slowdowns = [(run, (base / value) ** sign) for run, base, value in pairs if base and value]
-    return _values(required, group, "slowest_rank_ratio", slowdowns, prior(group.key, metric))
+    return [(run, (base / value) ** METRICS[metric].sign) for run, base, value in pairs if base and value]
 
 
 def _values(

@@ -22,7 +22,7 @@ from dlio_hpc.batch.job_record import with_state
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.records.outcomes import OUTCOMES
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import (
     acceptance_page,
@@ -47,6 +47,9 @@ from dlio_hpc.reports.banner import Banner, State
 from dlio_hpc.reports.page import Page
 from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file
+from dlio_hpc.verdict.baseline_comparison import Judgement
+from dlio_hpc.verdict.criteria_file import Criteria
+from dlio_hpc.verdict.suite import SuiteVerdict
 from tests.analysis.test_ab_comparison import _study as two_sides
 from tests.conftest import Run
 from tests.reports.test_pictures import browser, dumped
@@ -685,3 +688,21 @@ def test_two_sides_report_pairs(tmp_path: Path) -> None:
         f"{effect.ratio:.3g}"
         in _opening(made, [measurement._replace(origin="storage") for measurement in measured]).text
     )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "line"),
+    [
+        ("pass", 0, "Good: Saves slow training by 2 x. night: pass."),
+        ("fail", 3, "Bad: Saves slow training by 2 x. night: fail."),
+        ("not_comparable", 2, "Inconclusive: Saves slow training by 2 x. night: not_comparable."),
+        ("cached", 4, "Not measured: night: cached. Saves slow training by 2 x."),
+        ("invalid", 6, "Bad: night: invalid. Saves slow training by 2 x."),
+    ],
+)
+def test_a_suite_of_mixes_opens_with_who_slows_whom(outcome: Outcome, code: int, line: str) -> None:
+    """What keeps the measurements from being used comes before them."""
+    judgement, accepted = Judgement((), outcome, code, ""), acceptance.judge(Criteria(name="none"), [])
+    verdict = SuiteVerdict(f"night: {outcome}", outcome, code, judgement, accepted, ())
+    assert verdict_banners.of_suite(verdict, "Saves slow training by 2 x.").line == line
+    assert verdict_banners.of_suite(verdict).text == f"night: {outcome}."

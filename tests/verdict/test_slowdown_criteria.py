@@ -16,15 +16,17 @@ from tests.support.judged import KEY, entry, run
 _ALONE, _TOGETHER = "train: alone, of 2 x 8 ranks", "train: with storm, of 2 x 8 ranks"
 
 
-def _job(alone: Sequence[float], together: Sequence[float], metric: str = "common_samples_per_s") -> Entry:
-    """Return a job with a run alone and a run together for each repeat."""
+def _job(
+    alone: Sequence[float], together: Sequence[float], metric: str = "common_samples_per_s", **constant: float
+) -> Entry:
+    """Return a job with a run alone and a run together for each repeat. constant: metrics that all runs have."""
     runs: list[Measurement] = []
     for mix, values in ((_ALONE, alone), (_TOGETHER, together)):
         for repeat, value in enumerate(values):
             number = len(runs) + 1
-            made = run(number, begins=61.0 * number, metrics={metric: value}, key=structs.replace(KEY, mix=mix))
+            made = run(number, begins=61.0 * number, key=structs.replace(KEY, mix=mix))
             title = "train: mix=alone" if mix == _ALONE else "train: mix=with storm"
-            runs.append(structs.replace(made, repeat=repeat, title=title))
+            runs.append(structs.replace(made, repeat=repeat, title=title, metrics={metric: value, **constant}))
     return entry(runs)
 
 
@@ -56,6 +58,23 @@ def test_latencies_are_slowed_down_if_they_grow() -> None:
     assert check.outcome == "fail"
     assert check.value == pytest.approx(3.1)  # the median
     assert [item.text for item in check.evidence] == ["3.1 x", "2.909 x", "3.111 x"]
+
+
+def test_the_most_slowed_phase_counts() -> None:
+    """The first phase is not slowed down, a later one is."""
+    job = _job([900.0, 1000.0, 1100.0], [300.0, 310.0, 330.0], "stat_per_s", create_per_s=50.0)
+    (check,) = _checks(job, max_slowdown=2.0)
+    assert check.outcome == "fail"
+    assert check.value == pytest.approx(3.226, abs=0.001)
+    assert "stat/s, the most slowed" in check.asked
+
+
+def test_inference_is_slowed_down_if_first_tokens_come_later() -> None:
+    """Its blocks are read at the same rate, but wait."""
+    job = _job([0.2, 0.21, 0.22], [0.61, 0.62, 0.66], "ttft_p99_s", kv_read_MBps=1000.0)
+    (check,) = _checks(job, max_slowdown=2.0)
+    assert check.outcome == "fail"
+    assert check.value == pytest.approx(3.0)
 
 
 def test_a_limit_is_inconclusive_within_the_interval_and_for_a_single_pair() -> None:
