@@ -61,3 +61,26 @@ def test_the_editions_and_criteria_name_their_revision() -> None:
         "share/suites/checkpointing.yaml",
     ):
         assert REVISION in (shipped.root() / path).read_text(), path
+
+
+# Options of the KV cache benchmark: table KVCache-1 and 6.3.2.1 of Rules.md, revision 0366ccfc of 2026. Model, users of
+# a client, seconds, GiB of memory, largest number of allocations at a time.
+_KV_OPTIONS = {
+    "kv_cache_mlperf_8b": ("llama3_8b", 200, 300, 0, 16),
+    "kv_cache_mlperf_8b_memory": ("llama3_8b", 100, 300, 4, 16),
+    "kv_cache_mlperf_70b": ("llama3_70b", 70, 300, 0, 4),
+}
+
+
+@pytest.mark.parametrize("name", _KV_OPTIONS)
+def test_each_option_of_kv_caches_is_that_of_the_rules(name: str) -> None:
+    made = workload.load(name)
+    keys = made.inference
+    assert keys is not None
+    assert (keys.model, keys.users, keys.time, keys.memory / 2**30, keys.slots) == _KV_OPTIONS[name]
+    assert (keys.seed, made.train.epochs, keys.prefill, keys.decode, keys.fsync) == (42, 3, 0, 0, True)
+    text = (shipped.root() / shipped.WORKLOADS / f"{name}.yaml").read_text()
+    ((number, _),) = ((number, one) for number, one in enumerate(_KV_OPTIONS, 1) if one == name)
+    assert f"option {number} of MLPerf Storage v3" in text
+    assert "revision 0366ccfc" in text
+    assert name in criteria_file.load("mlperf_storage_v3_kv_cache").workloads
