@@ -7,7 +7,6 @@ import os
 import re
 from contextlib import suppress
 
-from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.inference_keys import CacheModelName, InferenceKeys
 from dlio_hpc.config.model_states import Precision
 from dlio_hpc.core import darshan_fd_gate
@@ -166,13 +165,6 @@ class LMCacheFiles(BlockFiles):
         self._direct = keys.direct
         self._model = _LMCACHE_MODELS[keys.model] if isinstance(keys.model, str) else "model"
         self._format = _LMCACHE_FORMATS[keys.architecture.precision]
-        unit = os.statvfs(folder).f_bsize
-        if keys.direct and self._size % unit:
-            raise ConfigError(
-                f"{os.path.abspath(folder)}: LMCache uses O_DIRECT only for blocks of a multiple of {unit:,} bytes "
-                f"(f_bsize of statvfs), and a block has {self._size:,}; change inference.block_tokens, or set "
-                "inference.direct=false"
-            )
 
     def path(self, place: BlockPlace) -> str:
         number = (place.serial + 1) * _ODD % 2**64  # differs for each serial

@@ -15,12 +15,14 @@ import pytest
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
+from dlio_hpc.config import site, workload
 from dlio_hpc.config.inference_keys import CACHE_MODELS, CacheModel, InferenceKeys, Lengths
 from dlio_hpc.core import buffers, kv_blocks
 from dlio_hpc.core.kv_blocks import LMCacheAdapterFiles, LMCacheFiles, ShortBlock
 from dlio_hpc.dataset.kv_tiers import BlockPlace
-from dlio_hpc.files import run_outputs
-from tests.support import straced
+from dlio_hpc.files import filesystem, run_outputs
+from dlio_hpc.plan import cost
+from tests.support import planning, straced
 
 _Layout = Literal["lmcache", "lmcache_fs"]
 _TOKENS = 16
@@ -87,7 +89,7 @@ for place in places:
 blocks.remove(places[0])
 """
 
-# The same with LMCache. argv: layout, direct, what to do, hashes of the blocks.
+# The same with LMCache. argv: layout or native, direct, what to do, hashes of the blocks.
 _LIBRARY = f"""\
 import asyncio, os, select, sys, threading, time
 import torch
@@ -139,8 +141,13 @@ def local_disk():
 
 def adapter():
     from lmcache.v1.distributed.api import ObjectKey
-    from lmcache.v1.distributed.l2_adapters.fs_l2_adapter import FSL2Adapter, FSL2AdapterConfig
-    disk = FSL2Adapter(FSL2AdapterConfig("blocks", use_odirect=direct))
+    if layout == "lmcache_fs":
+        from lmcache.v1.distributed.l2_adapters.fs_l2_adapter import FSL2Adapter, FSL2AdapterConfig
+        disk = FSL2Adapter(FSL2AdapterConfig("blocks", use_odirect=direct))
+    else:
+        from lmcache.lmcache_fs import LMCacheFSClient
+        from lmcache.v1.distributed.l2_adapters.native_connector_l2_adapter import NativeConnectorL2Adapter
+        disk = NativeConnectorL2Adapter(LMCacheFSClient("blocks", 4, "", direct, 0), type_name="fs_native")
     rank = ObjectKey.ComputeKVRank(1, 0, 1, 0)
     keys = [ObjectKey(bytes.fromhex(one), model, rank) for one in hashes]
     blocks = [filled(number + 1 if "write" in steps else 0) for number in range(len(keys))]
@@ -287,8 +294,26 @@ def test_we_read_files_of_the_library(tmp_path: Path, layout: _Layout, direct: b
     assert not (tmp_path / "blocks").exists()
 
 
-def _library(folder: Path, layout: _Layout, direct: bool, steps: str) -> None:
-    command = (sys.executable, "-c", _LIBRARY, layout, str(direct), steps, *_hashes(layout))
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("step", ["read", "write"])
+def test_the_native_adapter_has_the_same_files(tmp_path: Path, direct: bool, step: str) -> None:
+    """L2 adapter fs_native."""
+    pytest.importorskip("lmcache")
+    blocks = kv_blocks.opened(str(tmp_path / "blocks"), _keys("lmcache_fs", direct))
+    (row,) = buffers.allocate(1, _SIZE).rows
+    for serial in range(_BLOCKS if step == "read" else 0):
+        row[:] = serial + 1
+        blocks.write(_place(serial), row.data)
+    _library(tmp_path, "lmcache_fs", direct, step, "native")
+    for serial in range(_BLOCKS):
+        row[:] = 0
+        blocks.read(_place(serial), row.data)
+        assert (row == serial + 1).all()
+
+
+def _library(folder: Path, layout: _Layout, direct: bool, steps: str, adapter: str = "") -> None:
+    """Let the library do its steps. adapter: another adapter with the files of the layout."""
+    command = (sys.executable, "-c", _LIBRARY, adapter or layout, str(direct), steps, *_hashes(layout))
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("done\n")
@@ -318,14 +343,20 @@ def test_blocks_are_synchronised_if_asked(tmp_path: Path, monkeypatch: pytest.Mo
 def test_blocks_that_the_library_would_not_write_with_o_direct_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Large:
-        f_bsize = 4 << 20
+    request = planning.Request(tmp_path / "runs", data=tmp_path, ranks_per_node=1)
 
-    monkeypatch.setattr("os.statvfs", lambda _path: Large())
-    expected = (
-        r"blocks: LMCache uses O_DIRECT only for blocks of a multiple of 4,194,304 bytes \(f_bsize of statvfs\), and a "
-        r"block has 2,097,152; change inference.block_tokens, or set inference.direct=false"
-    )
-    with pytest.raises(ConfigError, match=expected):
-        kv_blocks.opened(str(tmp_path / "blocks"), _keys("lmcache", True))
-    assert kv_blocks.opened(str(tmp_path / "buffered"), _keys("lmcache", False)).folder.endswith("buffered")
+    def check(*keys: str) -> str:
+        made = workload.load("kv_cache_llama3_8b", keys)
+        return cost.require_space(planning.make(made, site.load("local"), request).runs[-1], 1)
+
+    monkeypatch.setattr(filesystem, "request_block", lambda _: 4 << 20)
+    for layout in ("lmcache", "lmcache_fs"):
+        with pytest.raises(
+            ConfigError,
+            match=r"LMCache uses O_DIRECT only for blocks of a multiple of 4,194,304 bytes \(f_bsize of statvfs\), and "
+            r"a block has 2,097,152; change inference.block_tokens, or set inference.direct=false",
+        ):
+            check(f"inference.file_layout={layout}")
+        assert check(f"inference.file_layout={layout}", "inference.direct=false")
+        assert check(f"inference.file_layout={layout}", "inference.block_tokens=32")
+    assert check("inference.file_layout=block")

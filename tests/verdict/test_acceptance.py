@@ -690,7 +690,7 @@ def test_numbers_of_checkpoints_are_for_the_open_division_of_v3_only() -> None:
 _SERVED = {"late_share": 0.0, "ttft_p99_s": 1.0, "kv_read_p99_s": 0.01}
 
 
-def _serving_job(name: str, *settings: str, runs: int = 1, outputs: str = "lustre /scratch", **metrics: float) -> Entry:
+def _serving_job(name: str, settings: tuple[str, ...], runs: int, outputs: str, **metrics: float) -> Entry:
     """Return a job with runs that serve requests. Blocks come from storage."""
     work = plan.resolved(workload.load(name, settings))
     key = structs.replace(KEY, workload=work.name, file_system="none", outputs=outputs)
@@ -712,7 +712,7 @@ def _serving_job(name: str, *settings: str, runs: int = 1, outputs: str = "lustr
 def test_kv_caches_by_the_conditions_of_mlperf(
     name: str, settings: tuple[str, ...], runs: int, outputs: str, closed: set[str], opened: set[str]
 ) -> None:
-    job = _serving_job(name, *settings, runs=runs, outputs=outputs)
+    job = _serving_job(name, settings, runs, outputs)
     rules = criteria_file.load("mlperf_storage_v3_kv_cache")
     for division, keys in (("closed", closed), ("open", opened)):
         judged = acceptance.judge(criteria_file.of_division(rules, division), [job])
@@ -728,9 +728,8 @@ def test_kv_caches_by_the_conditions_of_mlperf(
     ({"kv_read_p99_s": 5.0}, 3, {"max_kv_read_p99"}),
 ])  # fmt: skip
 def test_kv_caches_by_our_template(metrics: dict[str, float], runs: int, failed: set[str]) -> None:
-    judged = acceptance.judge(
-        criteria_file.load("kv_cache"), [_serving_job("kv_cache_llama3_8b", runs=runs, **metrics)]
-    )
+    job = _serving_job("kv_cache_llama3_8b", (), runs, "lustre /scratch", **metrics)
+    judged = acceptance.judge(criteria_file.load("kv_cache"), [job])
     assert {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")} == failed
 
 
