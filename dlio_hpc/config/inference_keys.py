@@ -202,10 +202,11 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     """Storage space of each rank. If it is full, the block that was used longest ago is removed; null: no limit.
     Example: 100 GiB
     """
-    file_layout: Literal["block", "sequence", "pool"] = "block"
+    file_layout: Literal["block", "sequence", "pool", "lmcache", "lmcache_fs"] = "block"
     """block: a file for each block; sequence: a file for each conversation, and one for the system prompt; pool: a file
-    for each rank, which stays open and whose parts are used again. Files of blocks and sequences are opened and closed
-    for each block that is read or written.
+    for each rank, which stays open and whose parts are used again. lmcache: a file for each block, with the name, the
+    bytes and the system calls of LMCache's local disk backend; lmcache_fs: those of its file system adapter (L2 adapter
+    fs). Files of blocks and sequences are opened and closed for each block that is read or written.
     """
     direct: bool = True
     """Read and write with O_DIRECT, which bypasses the page cache."""

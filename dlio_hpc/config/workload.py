@@ -281,7 +281,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         of a KV cache are parts of one file.
         """
         if self.inference is not None:  # the kernel reads ahead, but not beyond the file
-            return self.inference.file_layout != "block" and not self.inference.direct
+            return self.inference.file_layout in ("sequence", "pool") and not self.inference.direct
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
         is_small = dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES

@@ -2,18 +2,25 @@
 times at which its system calls began and ended; contents are made and compared outside of these times.
 """
 
+import hashlib
 import os
 import re
 from contextlib import suppress
 
-from dlio_hpc.config.inference_keys import InferenceKeys
+from dlio_hpc.config.inference_keys import CacheModelName, InferenceKeys
+from dlio_hpc.config.model_states import Precision
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import write_all
 from dlio_hpc.dataset.kv_tiers import BlockPlace
 
 _POOL = "pool"
-_OWN = re.compile(rf"[bs]\d+|{_POOL}", re.ASCII)
+# Factor that makes a number of 64 bits, such as a hash has, from a serial.
+_ODD = 0x9E3779B97F4A7C15
+# Names of the files of blocks: those of dlio-hpc, and those of LMCache's local disk backend and file system adapter.
+_OWN = re.compile(
+    rf"[bs]\d+|{_POOL}|[\w.-]+@1@0@[0-9a-f]+@\w+\.pt|[\w.-]+@0x01000100@0@[0-9a-f]{{64}}\.(data|tmp)", re.ASCII
+)
 # Start and end of the system calls of a block.
 Span = tuple[float, float]
 
@@ -25,7 +32,7 @@ class ShortBlock(OSError):
 class BlockFiles:
     """A file for each block. folder: path of the folder of the files, which exists."""
 
-    _created = os.O_CREAT | os.O_EXCL
+    _created, _mode = os.O_CREAT | os.O_EXCL, 0o666
 
     def __init__(self, folder: str, keys: InferenceKeys) -> None:
         self.folder, self._size, self._fsync = folder, keys.block_bytes, keys.fsync
@@ -34,6 +41,10 @@ class BlockFiles:
     def path(self, place: BlockPlace) -> str:
         """Return the path of the file of a block."""
         return f"{self.folder}/b{place.serial}"
+
+    def _draft(self, place: BlockPlace) -> str:
+        """Return the path at which the file of a block is written."""
+        return self.path(place)
 
     def _offset(self, place: BlockPlace) -> int:
         """Return the offset of a block in its file."""
@@ -45,10 +56,10 @@ class BlockFiles:
 
     def write(self, place: BlockPlace, data: memoryview) -> Span:
         """Write a block to its file."""
-        path, flags = self.path(place), os.O_WRONLY | self._created | self._more
+        path, flags = self._draft(place), os.O_WRONLY | self._created | self._more
         began = now()
         with darshan_fd_gate.opening():
-            file = os.open(path, flags, 0o666)
+            file = os.open(path, flags, self._mode)
         try:
             self._put(file, place, data)
             if self._fsync:
@@ -141,7 +152,109 @@ class BlockPool(BlockFiles):
         super().close()
 
 
-_LAYOUTS = {"block": BlockFiles, "sequence": SequenceFiles, "pool": BlockPool}
+class LMCacheFiles(BlockFiles):
+    """Files that LMCache's local disk backend can read: their names, their bytes and the system calls are those of
+    LMCache 0.5.6 of 2026. A file has the bytes of a block and nothing more. Its name has the model, the number of ranks
+    of the engine, the rank, a hash of the tokens and the number format. Here, the hash follows from the serial.
+    """
+
+    _created, _mode = os.O_CREAT, 0o644
+
+    def __init__(self, folder: str, keys: InferenceKeys) -> None:
+        super().__init__(folder, keys)
+        self._direct = keys.direct
+        self._model = _LMCACHE_MODELS[keys.model] if isinstance(keys.model, str) else "model"
+        self._format = _LMCACHE_FORMATS[keys.architecture.precision]
+
+    def path(self, place: BlockPlace) -> str:
+        number = (place.serial + 1) * _ODD % 2**64  # differs for each serial
+        return f"{self.folder}/{self._model.replace('/', '-')}@1@0@{number:x}@{self._format}.pt"
+
+    def write(self, place: BlockPlace, data: memoryview) -> Span:
+        """Write a block to its file. Without O_DIRECT, LMCache uses a file object of Python."""
+        if self._direct:
+            return super().write(place, data)
+        path = self._draft(place)
+        began = now()
+        with darshan_fd_gate.opening():
+            file = open(path, "wb")  # noqa: SIM115 - closed behind the gate
+        try:
+            file.write(data)
+            if self._fsync:
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            with darshan_fd_gate.closing():
+                file.close()
+        return began, now()
+
+    def read(self, place: BlockPlace, data: memoryview) -> Span:
+        """Read a block with a file object of Python, which looks at the status of the file after it is opened."""
+        path, flags = self.path(place), os.O_RDONLY | self._more
+        began = now()
+        with darshan_fd_gate.opening():
+            file = os.fdopen(os.open(path, flags), "rb", 0) if self._direct else open(path, "rb")  # noqa: SIM115
+        try:
+            done = 0
+            while done < len(data):
+                count = file.readinto(data[done:])
+                if not count:
+                    raise _short(done, data)
+                done += count
+        finally:
+            with darshan_fd_gate.closing():
+                file.close()
+        return began, now()
+
+
+class LMCacheAdapterFiles(LMCacheFiles):
+    """Files that LMCache's adapter of file systems (L2 adapter fs) can find and read. A block is written to a temporary
+    file, which is then renamed. The adapter asks whether a file exists before each operation.
+    """
+
+    def path(self, place: BlockPlace) -> str:
+        return f"{self._stem(place)}.data"
+
+    def _draft(self, place: BlockPlace) -> str:
+        return f"{self._stem(place)}.tmp"
+
+    def _stem(self, place: BlockPlace) -> str:
+        number = hashlib.sha256(place.serial.to_bytes(8, "big")).hexdigest()
+        return f"{self.folder}/{self._model.replace('/', '-SEP-')}@0x01000100@0@{number}"
+
+    def write(self, place: BlockPlace, data: memoryview) -> Span:
+        """Write a block to its file under a temporary name."""
+        path = self.path(place)
+        began = now()
+        os.path.exists(path)
+        super().write(place, data)
+        os.rename(self._draft(place), path)
+        return began, now()
+
+    def read(self, place: BlockPlace, data: memoryview) -> Span:
+        """Look for the file of a block, and read it."""
+        path = self.path(place)
+        began = now()
+        os.path.exists(path)
+        _, ended = super().read(place, data)
+        return began, ended
+
+    def remove(self, place: BlockPlace) -> None:
+        path = self.path(place)
+        os.stat(path)
+        os.unlink(path)
+
+
+# Names that the models have on Hugging Face, and names of number formats in LMCache (lmcache/utils.py).
+_LMCACHE_MODELS: dict[CacheModelName, str] = {
+    "llama3_8b": "meta-llama/Llama-3.1-8B",
+    "llama3_70b": "meta-llama/Llama-3.1-70B",
+}
+_LMCACHE_FORMATS: dict[Precision, str] = {"fp32": "float", "bf16": "bfloat16", "fp16": "half", "fp8": "fp8_e4m3fn"}
+_LAYOUTS = {
+    "block": BlockFiles, "sequence": SequenceFiles, "pool": BlockPool,
+    "lmcache": LMCacheFiles, "lmcache_fs": LMCacheAdapterFiles,
+}  # fmt: skip
 
 
 def opened(folder: str, keys: InferenceKeys) -> BlockFiles:
@@ -163,8 +276,13 @@ def _fill(file: int, data: memoryview, at: int) -> None:
     while done < len(data):
         count = os.preadv(file, [data[done:]], at + done)
         if not count:
-            raise ShortBlock(f"a block has {done} bytes, but {len(data)} were written")
+            raise _short(done, data)
         done += count
+
+
+def _short(done: int, data: memoryview) -> ShortBlock:
+    """Return the error of a block that ends after `done` bytes."""
+    return ShortBlock(f"a block has {done} bytes, but {len(data)} were written")
 
 
 def _forget(path: str) -> None:

@@ -170,6 +170,11 @@ def free(path: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
+def request_block(path: Path) -> int:
+    """Return the block size in bytes that the file system of `path` recommends for requests."""
+    return os.statvfs(path).f_bsize
+
+
 def answered(ask: Callable[[], T], patience_s: float) -> T | None:
     """Return the result of `ask`, a function that queries file systems. Return None if it raises OSError, or if it has
     not returned after `patience_s` seconds because storage does not respond.

@@ -238,9 +238,16 @@ def _require_inodes(run: Run, keys: MetadataKeys, ranks: int) -> str:
 
 def _require_space_of_blocks(run: Run, keys: InferenceKeys, ranks: int) -> str:
     """Return a message that states how much space the blocks of an inference workload need at most, and how much is
-    free. Raise ConfigError if they do not fit. The blocks of an epoch are removed before the next epoch.
+    free. Raise ConfigError if they do not fit, or if LMCache would not write them with O_DIRECT. The blocks of an epoch
+    are removed before the next epoch.
     """
     folder = filesystem.existing(Path(run.outputs))
+    unit = filesystem.request_block(folder)
+    if keys.direct and keys.file_layout.startswith("lmcache") and keys.block_bytes % unit:
+        raise ConfigError(
+            f"{folder}: LMCache uses O_DIRECT only for blocks of a multiple of {unit:,} bytes (f_bsize of statvfs), "
+            f"and a block has {keys.block_bytes:,}; change inference.block_tokens, or set inference.direct=false"
+        )
     free, wanted = filesystem.free(folder), kv_requests.most_bytes(keys, ranks)
     if free < wanted:
         raise ConfigError(

@@ -134,7 +134,10 @@ def facts(keys: InferenceKeys, summary: InferenceSummary) -> Iterator[tuple[str,
         yield "verified", f"{summary.blocks_read:,} blocks read had the content that was written"
 
 
-_FILES = {"block": "a file each", "sequence": "in a file for each conversation", "pool": "in a file for each rank"}
+_FILES = {
+    "block": "a file each", "sequence": "in a file for each conversation", "pool": "in a file for each rank",
+    "lmcache": "a file each as LMCache's local disk backend", "lmcache_fs": "a file each as LMCache's adapter fs",
+}  # fmt: skip
 # Number of requests from which on some are above the 99th percentile.
 _ENOUGH = 200
 NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"

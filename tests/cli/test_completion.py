@@ -19,7 +19,10 @@ _LINES = [
     ("dlio-submit demo -s slu", ["slurm"]),
     ("dlio-submit --study fig1", ["fig10", "fig15"]),
     ("dlio-submit --suite night", ["nightly"]),
-    ("dlio-hpc accept x --criteria mlperf_storage_v", ["mlperf_storage_v2", "mlperf_storage_v3"]),
+    (
+        "dlio-hpc accept x --criteria mlperf_storage_v",
+        ["mlperf_storage_v2", "mlperf_storage_v3", "mlperf_storage_v3_kv_cache"],
+    ),
     ("dlio-hpc workloads llama3_7", ["llama3_70b"]),
     ("dlio-hpc sites pola", ["polaris"]),
     ("dlio-hpc report tun", ["tune"]),

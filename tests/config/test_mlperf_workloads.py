@@ -1,5 +1,7 @@
 """The shipped workloads of MLPerf Storage v3.0 have the numbers of their source."""
 
+from typing import Any
+
 import pytest
 
 from dlio_hpc.config import shipped, workload
@@ -61,3 +63,26 @@ def test_the_editions_and_criteria_name_their_revision() -> None:
         "share/suites/checkpointing.yaml",
     ):
         assert REVISION in (shipped.root() / path).read_text(), path
+
+
+# Options of the KV cache benchmark: table KVCache-1 and 6.3.2.1 of Rules.md, revision 0366ccfc of 2026. Model, users of
+# a client, seconds, GiB of memory, largest number of allocations at a time.
+_KV_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "kv_cache_mlperf_8b": ("llama3_8b", 200, 300, 0, 16),
+    "kv_cache_mlperf_8b_memory": ("llama3_8b", 100, 300, 4, 16),
+    "kv_cache_mlperf_70b": ("llama3_70b", 70, 300, 0, 4),
+}
+
+
+@pytest.mark.parametrize("name", _KV_OPTIONS)
+def test_each_option_of_kv_caches_is_that_of_the_rules(name: str) -> None:
+    made = workload.load(name)
+    keys = made.inference
+    assert keys is not None
+    assert (keys.model, keys.users, keys.time, keys.memory / 2**30, keys.slots) == _KV_OPTIONS[name]
+    assert (keys.seed, made.train.epochs, float(keys.prefill), float(keys.decode)) == (42, 3, 0, 0)
+    assert keys.fsync
+    text = (shipped.root() / shipped.WORKLOADS / f"{name}.yaml").read_text()
+    assert f"option {list(_KV_OPTIONS).index(name) + 1} of MLPerf Storage v3" in text
+    assert "revision 0366ccfc" in text
+    assert name in criteria_file.load("mlperf_storage_v3_kv_cache").workloads

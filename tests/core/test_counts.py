@@ -223,7 +223,15 @@ _KV = (
 
 @pytest.mark.parametrize(
     ("layout", "limit"),
-    [("block", "null"), ("sequence", "null"), ("pool", "null"), ("block", "400KiB"), ("pool", "400KiB")],
+    [
+        ("block", "null"),
+        ("sequence", "null"),
+        ("pool", "null"),
+        ("block", "400KiB"),
+        ("pool", "400KiB"),
+        ("lmcache", "400KiB"),
+        ("lmcache_fs", "400KiB"),
+    ],
 )
 @pytest.mark.parametrize("direct", ["true", "false"])
 def test_a_kv_cache_reads_and_writes_each_block_in_one_request(

@@ -102,7 +102,16 @@ _LIMITED = {"memory": units.Size(3 * _BLOCK), "capacity": units.Size(9 * _BLOCK)
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize(
     ("layout", "limits"),
-    [("block", {}), ("sequence", {}), ("pool", {}), ("block", _LIMITED), ("pool", _LIMITED)],
+    [
+        ("block", {}),
+        ("sequence", {}),
+        ("pool", {}),
+        ("lmcache", {}),
+        ("block", _LIMITED),
+        ("pool", _LIMITED),
+        ("lmcache", _LIMITED),
+        ("lmcache_fs", _LIMITED),
+    ],
 )
 def test_a_rank_reads_and_writes_the_blocks_of_its_plan(
     tmp_path: Path, layout: Any, direct: bool, limits: dict[str, Any]

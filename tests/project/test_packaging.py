@@ -91,8 +91,8 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
     listing = "from dlio_hpc.config.shipped import *; print(names(STUDIES)[0], *names(CRITERIA))"
     names = _run(sys.executable, "-c", listing, cwd=tmp_path, PYTHONPATH=str(where)).split()
     assert names == [
-        "fig10", "acceptance", "checkpointing", "interference", "metadata", "mlperf_storage_v2", "mlperf_storage_v3",
-        "nightly",
+        "fig10", "acceptance", "checkpointing", "interference", "kv_cache", "metadata", "mlperf_storage_v2",
+        "mlperf_storage_v3", "mlperf_storage_v3_kv_cache", "nightly",
     ]  # fmt: skip
     _submit(place / "bin" / "dlio-submit", tmp_path, PYTHONPATH=str(where))
     (script,) = tmp_path.glob("dlio-runs/*/job.sh")

@@ -687,6 +687,52 @@ def test_numbers_of_checkpoints_are_for_the_open_division_of_v3_only() -> None:
         assert (check.outcome == "pass") is is_met, check.text
 
 
+_SERVED = {"late_share": 0.0, "ttft_p99_s": 1.0, "kv_read_p99_s": 0.01}
+
+
+def _serving_job(name: str, settings: tuple[str, ...], runs: int, outputs: str, **metrics: float) -> Entry:
+    """Return a job with runs that serve requests. Blocks come from storage."""
+    work = plan.resolved(workload.load(name, settings))
+    key = structs.replace(KEY, workload=work.name, file_system="none", outputs=outputs)
+    fields: dict[str, Any] = {"key": key, "storage": _RESTORED, "metrics": _SERVED | metrics}
+    made = [run(number, 60.0 * number, 60.0, **fields) for number in range(1, runs + 1)]
+    return entry(made, workloads={key.settings: json.loads(serialization.encode(work))})
+
+
+@pytest.mark.parametrize("name", ["kv_cache_mlperf_8b", "kv_cache_mlperf_8b_memory", "kv_cache_mlperf_70b"])
+@pytest.mark.parametrize(("settings", "runs", "outputs", "closed", "opened"), [
+    ((), 1, "lustre /scratch", set(), set()),
+    (("inference.users=800", "inference.verify=true"), 1, "lustre /scratch", set(), set()),
+    (("inference.seed=1",), 1, "lustre /scratch", {"divisions"}, set()),
+    (("inference.fsync=false",), 1, "lustre /scratch", {"divisions"}, {"divisions"}),
+    (("inference.file_layout=lmcache",), 1, "lustre /scratch", {"divisions"}, {"divisions"}),
+    ((), 3, "lustre /scratch", {"measured_runs"}, {"measured_runs"}),
+    ((), 1, "ext4 /home", {"separate_results_fs"}, {"separate_results_fs"}),
+])  # fmt: skip
+def test_kv_caches_by_the_conditions_of_mlperf(
+    name: str, settings: tuple[str, ...], runs: int, outputs: str, closed: set[str], opened: set[str]
+) -> None:
+    job = _serving_job(name, settings, runs, outputs)
+    rules = criteria_file.load("mlperf_storage_v3_kv_cache")
+    for division, keys in (("closed", closed), ("open", opened)):
+        judged = acceptance.judge(criteria_file.of_division(rules, division), [job])
+        failed = {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")}
+        assert (failed, judged.exit_code) == (keys, 1 if keys else 0), division
+
+
+@pytest.mark.parametrize(("metrics", "runs", "failed"), [
+    ({}, 3, set()),
+    ({}, 2, {"min_measured_runs"}),
+    ({"late_share": 0.2}, 3, {"max_late_share"}),
+    ({"ttft_p99_s": 30.0}, 3, {"max_ttft_p99"}),
+    ({"kv_read_p99_s": 5.0}, 3, {"max_kv_read_p99"}),
+])  # fmt: skip
+def test_kv_caches_by_our_template(metrics: dict[str, float], runs: int, failed: set[str]) -> None:
+    job = _serving_job("kv_cache_llama3_8b", (), runs, "lustre /scratch", **metrics)
+    judged = acceptance.judge(criteria_file.load("kv_cache"), [job])
+    assert {check.key for check in judged.checks if check.outcome not in ("pass", "skipped")} == failed
+
+
 def test_the_gap_before_reading_is_limited_in_each_run() -> None:
     job = _checkpoint_job("llama3_8b", 1, 8)
     runs = [
@@ -1481,8 +1527,8 @@ def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
     unknown = run("dlio-hpc", "accept", "tune", "--criteria", "strict")
     assert unknown.code == 2
     assert (
-        "give a YAML file or one of: acceptance, checkpointing, interference, metadata, mlperf_storage_v2, "
-        "mlperf_storage_v3, nightly" in unknown.err
+        "give a YAML file or one of: acceptance, checkpointing, interference, kv_cache, metadata, mlperf_storage_v2, "
+        "mlperf_storage_v3, mlperf_storage_v3_kv_cache, nightly" in unknown.err
     )
     assert run("dlio-hpc", "accept", "nothing", "--criteria", "mine.yaml").code == 2
 

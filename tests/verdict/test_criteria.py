@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, content: dict[str, Any], message
 def test_a_name_that_is_not_shipped_lists_those_that_are() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"no criteria 'mlperf'; .* one of: acceptance, checkpointing, interference, metadata, mlperf_st",
+        match=r"no criteria 'mlperf'; .* one of: acceptance, checkpointing, interference, kv_cache, metadata, mlperf",
     ):
         criteria_file.load("mlperf")
 
@@ -125,7 +125,8 @@ def test_scales_may_be_a_range(tmp_path: Path) -> None:
 
 def test_all_that_is_shipped_is_sound_and_named_as_its_file() -> None:
     assert shipped.names(shipped.CRITERIA) == [
-        "acceptance", "checkpointing", "interference", "metadata", "mlperf_storage_v2", "mlperf_storage_v3", "nightly"
+        "acceptance", "checkpointing", "interference", "kv_cache", "metadata", "mlperf_storage_v2", "mlperf_storage_v3",
+        "mlperf_storage_v3_kv_cache", "nightly",
     ]  # fmt: skip
     for name in shipped.names(shipped.CRITERIA):
         loaded = criteria_file.load(name)
