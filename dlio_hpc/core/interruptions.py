@@ -19,9 +19,12 @@ from dlio_hpc.results.run_result import Interruption
 # A step counts as interrupted if it takes this many seconds longer than expected, and its computation if it also takes
 # this multiple of what was asked.
 _LONGER_S, _MULTIPLE = 0.5, 5.0
-# Seconds between two beats of the thread that notices stops, and the share of a late beat in which a process that was
-# stopped may have used a processor: a bit before and after the stop.
-_BEAT_S, _USED = 0.05, 0.2
+# Seconds between two beats of the thread that notices stops, and the shares of a late beat in which a process that was
+# stopped may have used a processor, or may have waited for one: a bit before and after the stop.
+_BEAT_S, _USED, _WAITED = 0.05, 0.2, 0.5
+# A beat that is later than this is a stop, if the kernel says how long the thread waited for a processor. Otherwise a
+# stop is as long as a step that takes longer.
+_LATE_S = 0.1
 # Number of interruptions that are listed, the longest first.
 _MOST = 20
 
@@ -41,9 +44,9 @@ class StopWatch:
     """Context manager that records the signs of interruptions. SIGCONT ends a stop by SIGSTOP or SIGTSTP, which batch
     systems send to suspended jobs. CLOCK_BOOTTIME counts the time in which a node is suspended; CLOCK_MONOTONIC does
     not. Processes in a frozen control group get no signal. To detect a freeze, a thread sleeps for 50 ms repeatedly,
-    and looks for sleeps that took far longer while the process used no CPU. has_heartbeat: whether there is such a
-    thread. A library that holds Python's lock while it waits for storage has the same effect as a freeze. The thread is
-    therefore useful only if no library does this.
+    and looks for sleeps that took far longer while the process neither used a processor nor waited for one.
+    has_heartbeat: whether there is such a thread. A library that holds Python's lock while it waits for storage has the
+    same effect as a freeze. The thread is therefore useful only if no library does this.
     """
 
     def __init__(self, has_heartbeat: bool = False) -> None:
@@ -71,13 +74,17 @@ class StopWatch:
             signal.signal(signal.SIGCONT, self._handler)  # type: ignore[arg-type]
 
     def _beat(self) -> None:
-        before, used_before = clock.now(), time.process_time()
+        before, used_before, waited_before = clock.now(), time.process_time(), _waited()
         while not self._ended.wait(_BEAT_S):
-            now, used = clock.now(), time.process_time()
+            now, used, waited = clock.now(), time.process_time(), _waited()
             late = now - before - _BEAT_S
-            if late > _LONGER_S and used - used_before < _USED * late:
+            if waited is None or waited_before is None:
+                is_stop = late > _LONGER_S
+            else:
+                is_stop = late > _LATE_S and waited - waited_before < _WAITED * late
+            if is_stop and used - used_before < _USED * late:
                 self._gaps.append((now, late))
-            before, used_before = now, used
+            before, used_before, waited_before = now, used, waited
 
     def _note(self, _number: int, _frame: FrameType | None) -> None:
         self._continued.append(clock.now())
@@ -87,13 +94,25 @@ class StopWatch:
         return Stops(list(self._continued), _suspended() - self._before, list(self._gaps))
 
 
+def _waited() -> float | None:
+    """Return the seconds for which this thread was ready to run and had no processor: the second number of its file
+    schedstat (Documentation/scheduler/sched-stats.rst of Linux). None if the kernel does not count them.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def _suspended() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interruption]:
+def of_run(merged: Merged, per_epoch: int, stops: list[Stops], most: int = _MOST) -> list[Interruption]:
     """Return the interruptions of a run, the longest first. A long computation is not reported if a stop in the same
-    step explains it. stops: signs of interruptions on each rank. per_epoch: number of steps in an epoch.
+    step explains it. stops: signs of interruptions on each rank. per_epoch: number of steps in an epoch. most: number
+    of interruptions that are listed. If there are more, the last one has the time of all other stops.
     """
     if not merged.steps.size:
         return []
@@ -103,7 +122,16 @@ def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interrupt
         by_step[interruption.epoch, interruption.step] = interruption
     suspended = max(stop.suspended_s for stop in stops)
     whole = [Interruption("suspended", 0, 0, suspended, len(stops))] if suspended > _LONGER_S else []
-    return sorted([*whole, *by_step.values()], key=lambda interruption: -interruption.seconds)[:_MOST]
+    made = sorted([*whole, *by_step.values()], key=lambda interruption: -interruption.seconds)
+    if len(made) <= most:
+        return made
+    rest = [one for one in made[most - 1 :] if one.kind == "stopped"]
+    if not rest:
+        return made[:most]
+    return [
+        *made[: most - 1],
+        Interruption("stopped", 0, 0, sum(one.seconds for one in rest), max(one.ranks for one in rest)),
+    ]
 
 
 def _overrun(merged: Merged, per_epoch: int) -> Iterator[Interruption]:
@@ -148,7 +176,7 @@ def _gaps(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interr
     such periods between and after steps, for example in checkpoints. Periods before the first step are not measured.
     """
     begins, ends = merged.steps[..., STARTED], merged.steps[..., SYNCED]
-    inside: dict[int, list[float]] = {}
+    inside: dict[int, dict[int, float]] = {}
     outside: list[float] = []
     for rank, stop in enumerate(stops):
         apart = 0.0
@@ -156,12 +184,13 @@ def _gaps(merged: Merged, per_epoch: int, stops: list[Stops]) -> Iterator[Interr
             moment = end - length / 2 + merged.offsets[rank, 0]
             step = int(np.searchsorted(begins[rank], moment)) - 1
             if step >= 0 and moment < ends[rank, step]:
-                inside.setdefault(step, []).append(length)
+                of_ranks = inside.setdefault(step, {})
+                of_ranks[rank] = of_ranks.get(rank, 0.0) + length
             elif step >= 0:
                 apart += length
         outside.append(apart)
-    for step, lengths in inside.items():
+    for step, of_ranks in inside.items():
         epoch, number = divmod(step, per_epoch)
-        yield Interruption("stopped", epoch + 1, number + 1, max(lengths), len(lengths))
+        yield Interruption("stopped", epoch + 1, number + 1, max(of_ranks.values()), len(of_ranks))
     if max(outside) > 0:
         yield Interruption("stopped", 0, 0, max(outside), sum(seconds > 0 for seconds in outside))

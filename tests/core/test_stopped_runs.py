@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -104,12 +105,66 @@ def test_the_heartbeat_notices_when_it_slept_too_long(monkeypatch: pytest.Monkey
     used = iter([1.0, 1.05, 1.10, 1.65, 1.7, 1.75, 2.4])
     monkeypatch.setattr(clock, "now", lambda: next(times))
     monkeypatch.setattr(time, "process_time", lambda: next(used))
+    monkeypatch.setattr(interruptions, "_waited", lambda: None)
     watch = StopWatch(has_heartbeat=True)
     beats = iter([False] * 6 + [True])
     monkeypatch.setattr(watch._ended, "wait", lambda _: next(beats))
     watch._beat()
     assert [end for end, _ in watch._gaps] == [13.16, 13.8]
     assert [length for _, length in watch._gaps] == pytest.approx([3.0, 0.54])
+
+
+def test_the_heartbeat_notices_short_stops_but_no_wait_for_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beats are late by 0.3, 0.09, 0.3 and 0.25 s. In the third, the thread waited for a processor most of the time."""
+    times, waited = iter([10.0, 10.35, 10.49, 10.84, 11.14]), iter([0.0, 0.0, 0.0, 0.28, 0.32])
+    monkeypatch.setattr(clock, "now", lambda: next(times))
+    monkeypatch.setattr(time, "process_time", lambda: 1.0)
+    monkeypatch.setattr(interruptions, "_waited", lambda: next(waited))
+    watch = StopWatch(has_heartbeat=True)
+    beats = iter([False] * 4 + [True])
+    monkeypatch.setattr(watch._ended, "wait", lambda _: next(beats))
+    watch._beat()
+    assert [end for end, _ in watch._gaps] == [10.35, 11.14]
+    assert [length for _, length in watch._gaps] == pytest.approx([0.3, 0.25])
+
+
+def test_the_kernel_counts_how_long_a_thread_waits_for_a_processor() -> None:
+    """Two threads of a process share a processor: each waits for about half of the time."""
+    program = (
+        "import os, threading, time\n"
+        "from dlio_hpc.core import interruptions\n"
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "if os.fork() == 0:\n"
+        "    end = time.time() + 2\n"
+        "    while time.time() < end: pass\n"
+        "    os._exit(0)\n"
+        "before, began = interruptions._waited(), time.monotonic()\n"
+        "while time.monotonic() < began + 1: pass\n"
+        "print(interruptions._waited() - before)\n"
+        "os.wait()\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert float(printed) > 0.2
+
+
+def test_stops_in_a_step_are_added(tmp_path: Path) -> None:
+    """Rank 1 was stopped three times in a step, rank 2 once: the step lost the time of rank 1."""
+    made = _delayed(_made(tmp_path), slice(None), 4, STARTED, 2.5)
+    at = [float(made.steps[rank, 4, READY]) - 1 for rank in range(3)]
+    stops = [_NOTHING, Stops([], 0.0, [(at[1], 0.3), (at[1] + 0.001, 0.2), (at[1] + 0.002, 0.15)])]
+    (stop,) = interruptions.of_run(made, 5, [*stops, Stops([], 0.0, [(at[2], 0.4)])])
+    assert (stop.kind, stop.epoch, stop.step, stop.ranks) == ("stopped", 1, 5, 2)
+    assert stop.seconds == pytest.approx(0.65)
+
+
+def test_the_time_of_all_stops_counts_although_only_the_longest_are_listed(tmp_path: Path) -> None:
+    made = _made(tmp_path)
+    gaps = [(float(ready) - 0.0001, 0.0002) for ready in made.steps[0, :, READY]] * 3
+    last = float(made.steps[0, -1, SYNCED])
+    listed = interruptions.of_run(made, 5, [Stops([], 0.0, [*gaps, (last + 9, 1.0)]), _NOTHING, _NOTHING], most=4)
+    assert len(listed) == 4
+    assert sum(one.seconds for one in listed) == pytest.approx(1.0 + 0.0006 * len(made.steps[0]))
+    assert (listed[-1].kind, listed[-1].step) == ("stopped", 0)
 
 
 def test_sigcont_is_noted_and_its_handler_restored() -> None:
