@@ -21,6 +21,8 @@ from dlio_hpc.results.run_result import Epoch, EvaluationSummary, RestoreSummary
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 # Largest share of an epoch's bytes from memory with which a run still counts as a measurement of storage.
 LIMIT = 0.10
+# Bytes of a page of memory, and the largest share by which whole pages may be larger than a block that they hold.
+_PAGE, _ROUNDED = 4096, 0.02
 # Smallest size of a dataset that MLPerf Storage allows, as a multiple of the memory of all nodes together.
 ENOUGH = minimum_size.TIMES_MEMORY
 # A run that is faster than the probe's loop with O_DIRECT by more than this factor is in doubt, unless its bytes were
@@ -337,7 +339,19 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
         cached, source = _with_pages(run, result, counted, resident, epoch.bytes_read)
     if cached is None and proofs.size:
         cached, source = _outgrown(run, result, epoch, source)
+    if cached is not None and cached <= LIMIT and (reason := _shared_pages(run)):
+        cached, source = None, reason
     return EpochStorage(epoch.epoch, epoch.bytes_read, counted.arrived, cached, source, counted.cached is not None)
+
+
+def _shared_pages(run: Run) -> str | None:
+    """Return the reason why bytes that arrive do not show whether blocks of a KV cache came from storage; None if they
+    do. Blocks that are smaller than pages bring their neighbours into memory.
+    """
+    keys = run.workload.inference
+    if keys is None or keys.direct or -keys.block_bytes % _PAGE <= _ROUNDED * keys.block_bytes:
+        return None
+    return f"a block has {keys.block_bytes:,} bytes, and the kernel reads pages of {_PAGE:,}"
 
 
 def _restored(run: Run, result: Result, restored: RestoreSummary) -> EpochStorage:

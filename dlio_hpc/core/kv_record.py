@@ -24,11 +24,11 @@ KINDS = 6
 # on storage, and computed. READING_S, WRITING_S: seconds with at least one block being read, or written. DROPPED,
 # REMOVED: blocks that memory forgot, and that were removed from storage. HALF_QUEUE, END_QUEUE: requests that had
 # arrived and not begun at the half and at the end of `time`. PREPARED: blocks that were written before. USERS: users of
-# the whole job. SUMS: sum and maximum of the times of each kind.
+# the whole job. HELD_S: seconds for which requests held their slots. SUMS: sum and maximum of the times of each kind.
 (
     BEGAN, ENDED, ARRIVED, SERVED, LATE, MEMORY_TOKENS, STORAGE_TOKENS, COMPUTED_TOKENS, BLOCKS_READ, BLOCKS_WRITTEN,
-    READING_S, WRITING_S, DROPPED, REMOVED, HALF_QUEUE, END_QUEUE, PREPARED, USERS, SUMS,
-) = range(19)  # fmt: skip
+    READING_S, WRITING_S, DROPPED, REMOVED, HALF_QUEUE, END_QUEUE, PREPARED, USERS, HELD_S, SUMS,
+) = range(20)  # fmt: skip
 COLUMNS = SUMS + 2 * KINDS
 
 
@@ -79,6 +79,7 @@ def of_epoch(
     columns[HALF_QUEUE] = _queue(plan, requests, began, keys.time / 2)
     columns[END_QUEUE] = _queue(plan, requests, began, keys.time)
     columns[PREPARED], columns[USERS] = len(plan.prepared), keys.users
+    columns[HELD_S] = sum(one.ended - one.began for one in requests)
     columns[SUMS:] = [value for own in latencies for value in (own.sum(), own.max(initial=0.0))]
     return InferenceRecord(columns, np.array([distributions.histogram(own) for own in latencies]))
 

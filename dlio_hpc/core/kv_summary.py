@@ -15,6 +15,7 @@ from dlio_hpc.core.kv_record import (
     END_QUEUE,
     ENDED,
     HALF_QUEUE,
+    HELD_S,
     LATE,
     LOAD,
     MEMORY_TOKENS,
@@ -48,7 +49,8 @@ def of_ranks(served: Floats, histograms: distributions.Counts, keys: InferenceKe
         return _of_epochs(served, histograms, keys)
     of_epochs = [_of_epochs(served[:, [epoch]], histograms[:, [epoch]], keys) for epoch in range(served.shape[1])]
     tries = tuple(
-        UserTry(one.users, None if one.ttft_s is None else one.ttft_s.p99, one.is_in_time) for one in of_epochs
+        UserTry(one.users, one.first_token("p99"), one.is_in_time, one.requests, one.not_in_time, one.storage_share)
+        for one in of_epochs
     )
     largest, _ = kv_search.limits([UserCount(one.users, one.is_in_time) for one in tries])
     users = largest or min(one.users for one in tries)
@@ -64,10 +66,10 @@ def _of_epochs(served: Floats, histograms: distributions.Counts, keys: Inference
     def count(column: int) -> int:
         return int(totals[column])
 
-    def times(kind: int) -> Distribution | None:
+    def times(kind: int, endless: int = 0) -> Distribution | None:
         sums = SUMS + 2 * kind
         counts = histograms[:, :, kind].sum(axis=(0, 1))
-        return distributions.of_histogram(counts, float(totals[sums]), float(served[..., sums + 1].max()))
+        return distributions.of_histogram(counts, float(totals[sums]), float(served[..., sums + 1].max()), endless)
 
     grown = (served[..., END_QUEUE] > keys.slots) & (served[..., END_QUEUE] > served[..., HALF_QUEUE])
     of_epochs = served.sum(axis=0)
@@ -86,7 +88,7 @@ def _of_epochs(served: Floats, histograms: distributions.Counts, keys: Inference
         write_MBps=_rate(totals, BLOCKS_WRITTEN, WRITING_S, keys.block_bytes / 1e6),
         read_rates=tuple(_rate(one, BLOCKS_READ, READING_S, keys.block_bytes / 1e6) for one in of_epochs),
         tokens_per_s=_rate(totals, BLOCKS_READ, READING_S, keys.block_tokens),
-        ttft_s=times(TTFT),
+        ttft_s=times(TTFT, count(ARRIVED) - count(SERVED)),
         queue_s=times(QUEUE),
         load_s=times(LOAD),
         prefill_s=times(PREFILL),
@@ -97,6 +99,8 @@ def _of_epochs(served: Floats, histograms: distributions.Counts, keys: Inference
         computed_tokens=count(COMPUTED_TOKENS),
         dropped_blocks=count(DROPPED),
         removed_blocks=count(REMOVED),
+        held_s=float(totals[HELD_S]),
+        held_by_storage_s=float(totals[SUMS + 2 * LOAD] + totals[SUMS + 2 * WRITE]),
     )
 
 

@@ -562,10 +562,11 @@ def _part(asked: PartRequest, points: list[Point], scan: Callable[[Workload], Wo
 def _metric(points: list[Point]) -> MetricName:
     """Return the metric by which points are compared by default. The rate of checkpoints is known only with fsync; a
     workload that only writes checkpoints has no samples/s. A metadata workload has the rates of its phases, and an
-    inference workload the time to the first token.
+    inference workload the time to the first token. As a load of a mix, it has the bandwidth of its reads, which is also
+    known if not all requests are served.
     """
-    if points[0].load is not None and points[0].workload.reads_samples:
-        return "common_samples_per_s"
+    if points[0].load is not None and (metric := _metric_of_load(points[0].workload)) is not None:
+        return metric
     phases = [set(point.workload.metadata.order) if point.workload.metadata else set() for point in points]
     if common := set.intersection(*phases):
         return next(iter(metrics.quoted_phases({metrics.of_phase(phase) for phase in common})))
@@ -578,6 +579,13 @@ def _metric(points: list[Point]) -> MetricName:
         return "samples_per_s"
     checkpoints = [point.workload.checkpoint for point in points]
     return "checkpoint_write_MBps" if all(keys is not None and keys.fsync for keys in checkpoints) else "wall_s"
+
+
+def _metric_of_load(workload: Workload) -> MetricName | None:
+    """Return the metric of a load of a mix; None if it is that of the workload without other loads."""
+    if workload.reads_samples:
+        return "common_samples_per_s"
+    return "kv_read_MBps" if workload.inference is not None else None
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:

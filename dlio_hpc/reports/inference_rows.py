@@ -1,6 +1,7 @@
 """Measurements of inference workloads as table rows and lines."""
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import counted, format_seconds, format_size
@@ -14,7 +15,7 @@ REQUESTS_LEGEND = (
     "and prompts, by where they were found."
 )
 BLOCKS_LEGEND = "MB/s of a rank: bytes / seconds with at least one block of the rank in flight, over all ranks."
-TRIES = ("epoch", "users", "first token p99", "in time")
+TRIES = ("epoch", "users", "requests", "late or unserved", "first token p99", "in time")
 RUNS = ("run", "first token p50 s", "first token p99 s", "MB/s read", "MB/s written", "late", "storage")
 RUNS_LEGEND = (
     "MB/s: of a rank, while blocks are in flight. late: late or not served. storage: share of the bytes read that "
@@ -85,6 +86,8 @@ def tries(summary: InferenceSummary) -> list[list[str]]:
         [
             str(number),
             f"{one.users:,}",
+            f"{one.requests:,}",
+            f"{one.not_in_time:,}",
             "-" if one.ttft_p99_s is None else format_seconds(one.ttft_p99_s),
             "yes" if one.is_in_time else "no",
         ]
@@ -140,11 +143,16 @@ _FILES = {
 }  # fmt: skip
 # Number of requests from which on some are above the 99th percentile.
 _ENOUGH = 200
+# Share of the time to the first token above which the queue is explained, and share of the time of slots from which on
+# storage limits the number of users.
+_QUEUED, _LIMITS = 0.2, 0.5
 NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"
 
 
 def sentence(summaries: Sequence[InferenceSummary]) -> str:
-    """Return one sentence on the requests of the repeats of a measurement, and a second one if they were too many."""
+    """Return sentences on the requests of the repeats of a measurement: the result of a search, the times to the first
+    token, and what held the slots if requests waited for them.
+    """
     searched = [one for one in summaries if one.users_in_time is not None]
     requests, served = (sum(getattr(one, name) for one in summaries) for name in ("requests", "served"))
     sums = {name: sum(_total(one, name) for one in summaries) for name in ("ttft_s", "queue_s", "load_s", "prefill_s")}
@@ -157,24 +165,64 @@ def sentence(summaries: Sequence[InferenceSummary]) -> str:
         )
         where = " (the slowest repeat)" if len(summaries) > 1 else ""
         text += (
-            f"; time to the first token {format_seconds(worst.ttft_s.p50)} (median), "
-            f"{format_seconds(worst.ttft_s.p99)} (p99){where}: {', '.join(shares)}"
+            f"; time to the first token {_quantile(worst, 'p50')} (median), {_quantile(worst, 'p99')} (p99){where}; on "
+            f"average: {', '.join(shares)}"
         )
     late = sum(one.late for one in summaries)
     text += f"; {late:,} late." if late else "."
     if not all(one.is_sustained for one in summaries):
         text += " Not sustained: the queue of requests grows."
+    if sums["queue_s"] > _QUEUED * sums["ttft_s"]:
+        text += _holder(summaries)
     return text
+
+
+def _quantile(summary: InferenceSummary, name: Literal["p50", "p99"]) -> str:
+    """Return a quantile of the time to the first token as text. If it is the time of a request that was not served, it
+    is longer than all others.
+    """
+    assert summary.ttft_s is not None
+    known = summary.first_token(name)
+    return f"above {format_seconds(summary.ttft_s.max)}" if known is None else format_seconds(known)
+
+
+def _holder(summaries: Sequence[InferenceSummary]) -> str:
+    """Return a sentence on what held the slots for which requests waited."""
+    held = sum(one.held_s or 0.0 for one in summaries)
+    if not held:
+        return ""
+    by_reads = sum(_total(one, "load_s") for one in summaries) / held
+    by_storage = sum(one.held_by_storage_s or 0.0 for one in summaries) / held
+    by_writes = max(0.0, by_storage - by_reads)
+    return (
+        f" Slots were held by reads for {100 * by_reads:.0f} % of their time, by writes for {100 * by_writes:.0f} %, "
+        f"and by computation and the rest for {100 * max(0.0, 1 - by_storage):.0f} %."
+    )
+
+
+def limited_by(shares: Sequence[float | None]) -> str:
+    """Return a sentence if computation, and not storage, limits the number of users. shares: shares of the time of the
+    slots that storage took, with numbers of users that are too large.
+    """
+    known = [share for share in shares if share is not None]
+    if not known or max(known) >= _LIMITS:
+        return ""
+    return (
+        " Slots and computation limit the users, and not storage: it held the slots for "
+        f"{100 * max(known):.0f} % of their time."
+    )
 
 
 def _searched(summary: InferenceSummary) -> str:
     """Return a sentence on the result of a search. The requests that are reported are those of this number of users."""
     too_large = min((one.users for one in summary.tries if not one.is_in_time), default=None)
+    limit = limited_by([one.storage_share for one in summary.tries if one.users == too_large])
+    few = f" (of {counted(summary.requests, 'request')}; 99 % needs 100)" if not summary.has_enough else ""
     if not summary.users_in_time:
-        return f"Users in time: fewer than {summary.users:,}, the smallest number tried."
+        return f"Users in time: fewer than {summary.users:,}, the smallest number tried{few}.{limit}"
     if too_large is None:
-        return f"Users in time: {summary.users_in_time:,} and perhaps more; no larger number was tried."
-    return f"Users in time: {summary.users_in_time:,}; {too_large:,} are too many."
+        return f"Users in time: {summary.users_in_time:,} and perhaps more{few}; no larger number was tried."
+    return f"Users in time: {summary.users_in_time:,}{few}; {too_large:,} are too many.{limit}"
 
 
 def _total(summary: InferenceSummary, name: str) -> float:

@@ -101,13 +101,24 @@ def of_writing(measured: Sequence[RunOutcome]) -> Banner:
     if any(result.summary and result.summary.metadata for result in results):
         return _of_operations(measured)
     if not saved and measured[0].run.workload.inference is not None:
-        return Banner(
-            "not measured", "No block of a KV cache was read from storage: set inference.turns or system_prompt."
-        )
+        return Banner("not measured", f"No block of a KV cache was read from storage{_why_unread(measured)}.")
     if not saved:
         return Banner("not measured", "No run read anything from storage: the numbers show only the benchmark itself.")
     count = sum(checkpoint.count for checkpoint in saved)
     return Banner("good", f"{count} checkpoints reached storage (fsync); no samples were read.")
+
+
+def _why_unread(measured: Sequence[RunOutcome]) -> str:
+    """Return why an inference workload read no block, and what to do, to be appended to this fact."""
+    summaries = [run.result.summary.inference for run in measured if run.result is not None and run.result.summary]
+    served = [one for one in summaries if one is not None]
+    if not any(one.served for one in served):
+        return ", because no request was served: set a longer inference.time, a shorter interval, or more users"
+    if any(one.memory_tokens for one in served):
+        return ", because inference.memory holds what requests need: set a smaller one"
+    if any(one.removed_blocks for one in served):
+        return ", because blocks were removed before they were needed: set a larger inference.capacity"
+    return ": set inference.turns or system_prompt"
 
 
 def _of_operations(measured: Sequence[RunOutcome]) -> Banner:
@@ -132,6 +143,13 @@ def _of_blocks(measured: Sequence[RunOutcome], share: str) -> Banner:
     if grown:
         runs = "" if len(served) == 1 else f" in {grown} of {len(served)} runs"
         return Banner("inconclusive", f"Not sustained: the queue of requests grows{runs}, so there are too many users.")
+    if few := [one for one in served if one.users_in_time and not one.has_enough]:
+        least = min(one.requests for one in few)
+        return Banner(
+            "inconclusive",
+            f"The users in time are those of a search with {counted(least, 'request')} of this number of users, and "
+            "99 % in time needs 100; set a longer inference.time.",
+        )
     return Banner("good", f"{text} from storage{but}.")
 
 

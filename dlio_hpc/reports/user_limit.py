@@ -6,22 +6,30 @@ from typing import NamedTuple
 from msgspec import structs
 
 from dlio_hpc.base import serialization
-from dlio_hpc.base.units import format_seconds, listed
+from dlio_hpc.base.units import counted, format_seconds, listed
 from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.reports import inference_rows
 from dlio_hpc.results.run_result import InferenceSummary
+
+# Least number of requests of which one is a hundredth.
+_ENOUGH = 100
 
 
 class _Level(NamedTuple):
     """A number of users that was measured. p99_s: largest 99th percentile of the time to the first token among the
-    repeats; None if a repeat served no request. is_met: whether all repeats were in time (InferenceSummary.is_in_time).
+    repeats; None if a repeat did not serve 99 % of its requests. is_met: whether all repeats were in time
+    (InferenceSummary.is_in_time). shares: share of the time of the slots that storage took, for each repeat. requests:
+    least number of requests of a repeat.
     """
 
     users: int
     p99_s: float | None
     target_s: float
     is_met: bool
+    shares: tuple[float | None, ...]
+    requests: int
 
     @property
     def text(self) -> str:
@@ -36,22 +44,40 @@ _Others = tuple[bytes, int, int]
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return a sentence for each group of points that differ in inference.users alone. Runs without a valid result and
-    loads of mixes are left out, and so are groups with a single number of users.
+    """Return a sentence for each group of points that differ in inference.users alone. Loads of mixes are left out, and
+    so are groups with a single number of users. If a run has no valid result, or its bytes may not have come from
+    storage, the sentence says only that the number is not known.
     """
     groups: dict[_Others, dict[int, list[RunOutcome]]] = {}
+    unusable: dict[_Others, str] = {}
     for job in jobs:
         for run in job.runs:
             keys = run.run.workload.inference
             is_apart = run.run.kind != "measure" or run.run.load is not None
-            if keys is None or keys.search is not None or is_apart or job_outcome.run_fault(job, run) is not None:
+            if keys is None or keys.search is not None or is_apart:
                 continue
-            if _served(run) is not None:
-                same = structs.replace(run.run.workload, inference=structs.replace(keys, users=1))
-                others = serialization.encode(same), job.plan.nodes, job.plan.ranks_per_node
-                groups.setdefault(others, {}).setdefault(keys.users, []).append(run)
-    several = [levels for levels in groups.values() if len(levels) > 1]
-    return [_sentence(_levels(levels), others) for levels, others in zip(several, _titles(several), strict=True)]
+            same = structs.replace(run.run.workload, inference=structs.replace(keys, users=1))
+            others = serialization.encode(same), job.plan.nodes, job.plan.ranks_per_node
+            groups.setdefault(others, {}).setdefault(keys.users, []).append(run)
+            if reason := _unusable(job, run):
+                unusable.setdefault(others, reason)
+    several = {others: levels for others, levels in groups.items() if len(levels) > 1}
+    titles = _titles(list(several.values()))
+    return [
+        f"Users in time{title}: not known, because {unusable[others]}."
+        if others in unusable
+        else _sentence(_levels(levels), title)
+        for (others, levels), title in zip(several.items(), titles, strict=True)
+    ]
+
+
+def _unusable(job: JobOutcome, run: RunOutcome) -> str | None:
+    """Return the reason why a run says nothing about the users that storage serves; None if there is none."""
+    if job_outcome.run_fault(job, run) is not None or _served(run) is None:
+        return f"{run.name} has no valid result"
+    if run.storage is not None and run.storage.outcome() != "storage":
+        return f"the bytes of {run.name} may not have come from storage"
+    return None
 
 
 def _served(run: RunOutcome) -> InferenceSummary | None:
@@ -74,9 +100,11 @@ def _levels(runs: dict[int, list[RunOutcome]]) -> list[_Level]:
         summaries = [served for run in repeats if (served := _served(run)) is not None]
         keys = repeats[0].run.workload.inference
         assert isinstance(keys, InferenceKeys)
-        times = [one.ttft_s.p99 for one in summaries if one.ttft_s is not None]
+        times = [p99 for one in summaries if (p99 := one.first_token("p99")) is not None]
         p99_s = max(times) if len(times) == len(summaries) else None
-        levels.append(_Level(users, p99_s, float(keys.target), all(one.is_in_time for one in summaries)))
+        is_met = all(one.is_in_time for one in summaries)
+        shares, least = tuple(one.storage_share for one in summaries), min(one.requests for one in summaries)
+        levels.append(_Level(users, p99_s, float(keys.target), is_met, shares, least))
     return levels
 
 
@@ -87,10 +115,19 @@ def _sentence(levels: Sequence[_Level], where: str) -> str:
         met += 1
     lead = f"Users in time{where} (99 % of the first tokens within {format_seconds(levels[0].target_s)})"
     if met == len(levels):
-        return f"{lead}: {levels[-1].users} and perhaps more; no larger number was measured."
+        few = _few(levels[-1])
+        return f"{lead}: {levels[-1].users} and perhaps more{few}; no larger number was measured."
     failed = levels[met]
+    limit = inference_rows.limited_by(failed.shares)
     if not met:
-        return f"{lead}: fewer than {failed.users}: {failed.text}."
+        return f"{lead}: fewer than {failed.users}: {failed.text}.{limit}"
     others = [str(level.users) for level in levels[met + 1 :] if level.is_met]
     odd = f" But {listed(others)} met it, so the noise is large." if others else ""
-    return f"{lead}: {levels[met - 1].users}; with {failed.users}: {failed.text}.{odd}"
+    return f"{lead}: {levels[met - 1].users}{_few(levels[met - 1])}; with {failed.users}: {failed.text}.{odd}{limit}"
+
+
+def _few(level: _Level) -> str:
+    """Return a remark if a repeat had so few requests that they cannot show 99 %."""
+    if level.requests >= _ENOUGH:
+        return ""
+    return f" (of {counted(level.requests, 'request')} in a repeat; 99 % needs {_ENOUGH})"

@@ -99,6 +99,7 @@ def _share(part: float, whole: float) -> float | None:
 
 
 _NOT_INFERENCE = "the workload has no inference"
+_NOT_SERVED = f"{_NOT_INFERENCE}, or so many requests were not served that this is the time of one of them"
 
 
 METRICS: dict[MetricName, Metric] = {
@@ -228,18 +229,18 @@ METRICS: dict[MetricName, Metric] = {
         _served(lambda one: None if one.write_s is None else one.write_s.p99),
     ),
     "ttft_p50_s": Metric(
-        "median time to the first token", "s", False, "median over served requests", "timestamps of each request",
-        _NOT_INFERENCE, _served(lambda one: None if one.ttft_s is None else one.ttft_s.p50),
+        "median time to the first token", "s", False, "median over all requests", "timestamps of each request",
+        _NOT_SERVED, _served(lambda one: one.first_token("p50")),
     ),
     "ttft_p95_s": Metric(
-        "p95 of the time to the first token", "s", False, "95th percentile over served requests",
-        "timestamps of each request", _NOT_INFERENCE,
-        _served(lambda one: None if one.ttft_s is None else one.ttft_s.p95),
+        "p95 of the time to the first token", "s", False, "95th percentile over all requests",
+        "timestamps of each request", _NOT_SERVED,
+        _served(lambda one: one.first_token("p95")),
     ),
     "ttft_p99_s": Metric(
-        "p99 of the time to the first token", "s", False, "99th percentile over served requests",
-        "timestamps of each request", _NOT_INFERENCE,
-        _served(lambda one: None if one.ttft_s is None else one.ttft_s.p99),
+        "p99 of the time to the first token", "s", False, "99th percentile over all requests",
+        "timestamps of each request", _NOT_SERVED,
+        _served(lambda one: one.first_token("p99")),
     ),
     "ttft_load_share": Metric(
         "storage share of the time to the first token", "share", False,
@@ -255,8 +256,8 @@ METRICS: dict[MetricName, Metric] = {
         "users in time", "", True,
         "largest number of users whose requests have their first token within inference.target (99 %), are all served, "
         "and do not queue up", "numbers of users that the epochs of a search try",
-        f"{_NOT_INFERENCE}; inference.search is not set",
-        _served(lambda one: None if one.users_in_time is None else float(one.users_in_time)),
+        f"{_NOT_INFERENCE}; inference.search is not set; fewer than 100 requests were made with this number of users",
+        _served(lambda one: None if one.users_in_time is None or not one.has_enough else float(one.users_in_time)),
     ),
     "late_share": Metric(
         "late requests", "share", False,

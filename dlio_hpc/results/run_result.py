@@ -2,6 +2,7 @@
 rates in MB/s (1 MB = 1e6 bytes).
 """
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -335,9 +336,17 @@ class UserTry(Struct, frozen=True):
     users: int
     """Number of users of the whole job."""
     ttft_p99_s: float | None
-    """99th percentile of the time to the first token; null: there was no request."""
+    """99th percentile of the time to the first token; null: no request arrived, or more than 1 % were not served."""
     is_in_time: bool
-    """True if 99 % of the requests were served with a first token within inference.target, and no queue grew."""
+    """True if there were requests, 99 % of them were served with a first token within inference.target, and no queue
+    grew.
+    """
+    requests: int = 0
+    """Number of requests that arrived."""
+    not_in_time: int = 0
+    """Number of requests that were late or not served."""
+    storage_share: float | None = None
+    """Share of the time for which requests held their slots in which they read or wrote blocks; null: unknown."""
 
 
 class InferenceSummary(Struct, frozen=True):
@@ -413,11 +422,43 @@ class InferenceSummary(Struct, frozen=True):
     """Largest number of users in time that a search has tried; 0: all numbers were too large; null: no search."""
     tries: tuple[UserTry, ...] = ()
     """The numbers of users that a search has tried, in their order; empty: no search."""
+    held_s: float | None = None
+    """Seconds for which requests held their slots, over all slots: from their start to the end of their answer."""
+    held_by_storage_s: float | None = None
+    """Part of held_s in the system calls that read and write blocks."""
+
+    @property
+    def not_in_time(self) -> int:
+        """Number of requests that were late or not served."""
+        return self.late + self.requests - self.served
 
     @property
     def is_in_time(self) -> bool:
-        """True if 99 % of the requests were served with a first token within inference.target, and no queue grew."""
-        return self.is_sustained and self.late + self.requests - self.served <= _LATE * self.requests
+        """True if there were requests, 99 % of them were served with a first token within inference.target, and no
+        queue grew.
+        """
+        return self.requests > 0 and self.is_sustained and self.not_in_time <= _LATE * self.requests
+
+    @property
+    def has_enough(self) -> bool:
+        """True if there were so many requests that one of them is a hundredth or less."""
+        return self.requests * _LATE >= 1
+
+    @property
+    def storage_share(self) -> float | None:
+        """Share of the time for which requests held their slots in which they read or wrote blocks."""
+        if not self.held_s or self.held_by_storage_s is None:
+            return None
+        return min(1.0, self.held_by_storage_s / self.held_s)
+
+    def first_token(self, quantile: Literal["p50", "p95", "p99"]) -> float | None:
+        """Return a quantile of the time to the first token over all requests; None if so many of them were not served
+        that the quantile is the time of one of these.
+        """
+        share = {"p50": 0.50, "p95": 0.95, "p99": 0.99}[quantile]
+        if self.ttft_s is None or self.served < math.ceil(share * self.requests):
+            return None
+        return float(getattr(self.ttft_s, quantile))
 
     @property
     def tokens(self) -> int:

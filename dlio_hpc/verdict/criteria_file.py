@@ -132,12 +132,13 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """
     max_slowdown: Ratio | None = None
     """Maximum slowdown of a load of a mix by the other loads: samples/s, checkpoint bandwidth, or operations/s of the
-    most slowed phase alone, divided by the same together with the other loads. For an inference workload: the 99th
-    percentile of the time to the first token together, divided by that alone. Runs of loads that run alone have no
-    slowdown. Example: 1.5
+    most slowed phase, or bandwidth of reads of KV blocks alone, divided by the same together with the other loads. Runs
+    of loads that run alone have no slowdown. Example: 1.5
     """
     max_p99_slowdown: Ratio | None = None
-    """Maximum slowdown of the 99th percentile of the read latency of a load of a mix by the other loads. Example: 3"""
+    """Maximum slowdown of the 99th percentile of the read latency of a load of a mix by the other loads; for an
+    inference workload, also of the time to the first token. Example: 3
+    """
     max_spread: units.Share | None = None
     """Maximum spread of five runs. A spread is the difference between the samples/s of the fastest and of the slowest
     run, divided by the median samples/s. The spread of another number of runs is scaled to five runs. The criterion

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec import structs
@@ -57,15 +57,67 @@ def _measured(
 def test_the_first_sentences_name_the_parts_of_the_time(tmp_path: Path) -> None:
     _, run = _measured(tmp_path, _requests())
     assert bottleneck._of_repeats([run]) == (
-        "Served 100 of 100 requests; time to the first token 180 ms (median), 400 ms (p99): queue 10 %, storage 75 %, "
-        "computation 15 %."
+        "Served 100 of 100 requests; time to the first token 180 ms (median), 400 ms (p99); on average: queue 10 %, "
+        "storage 75 %, computation 15 %."
     )
     _, slow = _measured(tmp_path, _requests(served=90, late=7, is_sustained=False, ttft_s=_times(0.4)))
     text = bottleneck._of_repeats([run, slow])
     assert text.startswith(
-        "Served 190 of 200 requests; time to the first token 360 ms (median), 800 ms (p99) (the slowest"
+        "Served 190 of 200 requests; time to the first token 360 ms (median), above 1.2 s (p99) (the slowest"
     )
     assert text.endswith("; 7 late. Not sustained: the queue of requests grows.")
+
+
+def test_a_queue_is_explained_by_what_held_the_slots(tmp_path: Path) -> None:
+    """Requests wait because others write: 100 requests with 0.15 s of reads, 12 s of writes, and 20 s in slots."""
+    waiting = _requests(queue_s=_times(0.1), ttft_s=_times(0.28), held_s=60.0, held_by_storage_s=27.0)
+    _, run = _measured(tmp_path, waiting)
+    assert bottleneck._of_repeats([run]).endswith(
+        " Slots were held by reads for 25 % of their time, by writes for 20 %, and by computation and the rest for 55 "
+        "%."
+    )
+    _, old = _measured(tmp_path, structs.replace(waiting, held_s=None))
+    assert "Slots" not in bottleneck._of_repeats([old])
+
+
+@pytest.mark.parametrize(
+    ("served", "known"),
+    [(100, {"p50", "p95", "p99"}), (99, {"p50", "p95", "p99"}), (98, {"p50", "p95"}), (94, {"p50"}), (49, set())],
+)
+def test_a_quantile_of_requests_that_were_not_served_is_unknown(served: int, known: set[str]) -> None:
+    made = _requests(served=served)
+    quantiles: tuple[Literal["p50", "p95", "p99"], ...] = ("p50", "p95", "p99")
+    assert {name for name in quantiles if made.first_token(name) is not None} == known
+
+
+def test_no_request_is_in_time_if_there_is_none() -> None:
+    assert _requests().is_in_time
+    assert not _requests(requests=0, served=0, ttft_s=None).is_in_time
+    assert [_requests(requests=count).has_enough for count in (99, 100)] == [False, True]
+
+
+def test_a_search_with_few_requests_is_inconclusive(tmp_path: Path) -> None:
+    tries = (UserTry(4, 0.1, True, 30), UserTry(8, 3.0, False, 60, 20, 0.6))
+    few = _requests(requests=30, served=30, users_in_time=4, tries=tries)
+    _, run = _measured(tmp_path, few, "inference.search.most=64")
+    assert job_banner._of_storage([run]).state == "inconclusive"
+    assert "Users in time: 4 (of 30 requests; 99 % needs 100); 8 are too many." in bottleneck._of_repeats([run])
+    assert "Slots and computation" not in bottleneck._of_repeats([run])
+    _, enough = _measured(tmp_path, structs.replace(few, requests=100, served=100), "inference.search.most=64")
+    assert job_banner._of_storage([enough]).state == "good"
+
+
+def test_users_that_slots_and_computation_limit_are_no_limit_of_storage(tmp_path: Path) -> None:
+    tries = (UserTry(4, 0.1, True, 100), UserTry(8, 3.0, False, 100, 20, 0.12), UserTry(16, 5.0, False, 100, 20, 0.8))
+    served = _requests(users_in_time=4, tries=tries)
+    _, run = _measured(tmp_path, served, "inference.search.most=64")
+    text = bottleneck._of_repeats([run])
+    assert "8 are too many. Slots and computation limit the users, and not storage: it held the slots for 12 %" in text
+
+    def figures(users: int) -> InferenceSummary:
+        return _requests(late=9 if users == 8 else 0, held_s=100.0, held_by_storage_s=31.0)
+
+    assert "storage: it held the slots for 31 % of their time." in _users(tmp_path / "study", "2,8", figures)
 
 
 def test_the_banner_says_where_the_blocks_came_from(tmp_path: Path) -> None:
@@ -77,6 +129,10 @@ def test_the_banner_says_where_the_blocks_came_from(tmp_path: Path) -> None:
     assert bad.state == "not measured"
     assert "cached: 50.0 % from storage in epoch 1" in bad.text
     assert bad.text.endswith("To read from storage: -S inference.direct=true (O_DIRECT).")
+    _, small = _measured(
+        tmp_path, _requests(), "inference.direct=false", "inference.model={layers: 1, kv_heads: 1, head_dim: 2}"
+    )
+    assert "a block has 128 bytes, and the kernel reads pages of 4,096" in job_banner._of_storage([small]).text
     _, memory = _measured(tmp_path, _requests(), kind="tmpfs")
     assert "tmpfs is memory" in job_banner._of_storage([memory]).text
     _, grown = _measured(tmp_path, _requests(is_sustained=False))
@@ -94,11 +150,20 @@ def test_blocks_that_may_be_in_memory_are_said(tmp_path: Path) -> None:
 
 
 def test_a_run_that_reads_no_block_measures_no_storage(tmp_path: Path) -> None:
-    nothing = _requests(blocks_read=0, read_MBps=None, tokens_per_s=None, read_s=None, storage_tokens=0)
+    nothing = _requests(
+        blocks_read=0, read_MBps=None, tokens_per_s=None, read_s=None, storage_tokens=0, memory_tokens=0
+    )
     _, run = _measured(tmp_path, nothing, "inference.turns=1", "inference.system_prompt=0")
     banner = job_banner._of_storage([run])
     assert banner.state == "not measured"
     assert "set inference.turns" in banner.text
+    for given, advice in (
+        ({"requests": 0, "served": 0}, "a longer inference.time"),
+        ({"memory_tokens": 500}, "inference.memory holds what requests need"),
+        ({"memory_tokens": 0, "removed_blocks": 7}, "a larger inference.capacity"),
+    ):
+        _, run = _measured(tmp_path, structs.replace(nothing, **given))
+        assert advice in job_banner._of_storage([run]).text
     assert job_rows.main_rate(run) == ("KV write MB/s", 900.0)
 
 
@@ -111,13 +176,14 @@ def test_a_run_that_reads_no_block_measures_no_storage(tmp_path: Path) -> None:
     ],
 )
 def test_the_result_of_a_search(tmp_path: Path, counts: tuple[int, ...], in_time: int, says: str) -> None:
-    tries = tuple(UserTry(users, 0.1 * users, users <= in_time) for users in counts)
+    tries = tuple(UserTry(users, 0.1 * users, users <= in_time, 100 + users, 3) for users in counts)
     served = _requests(users=in_time or 1, users_in_time=in_time, tries=tries)
     _, run = _measured(tmp_path, served, "inference.search.most=64")
     assert bottleneck._of_repeats([run]).startswith(says)
     rows = inference_rows.tries(served)
     assert [row[1] for row in rows] == [str(users) for users in counts]
-    assert [row[3] for row in rows] == ["yes" if users <= in_time else "no" for users in counts]
+    assert [row[2:4] for row in rows] == [[str(100 + users), "3"] for users in counts]
+    assert [row[5] for row in rows] == ["yes" if users <= in_time else "no" for users in counts]
     headers = [block.header for block in job_page._result(_job(tmp_path), run) if isinstance(block, Table)]
     assert headers[0] == inference_rows.TRIES
 
@@ -144,7 +210,7 @@ def test_tables_of_a_run(tmp_path: Path) -> None:
     ]  # fmt: skip
     header, rows = job_rows.of_runs([run])
     assert header == inference_rows.RUNS
-    assert rows[0] == [run.name, "0.180", "0.400", "1500.0", "900.0", "5.0 %", "100.0 %"]
+    assert rows[0] == [run.name, "0.180", "-", "1500.0", "900.0", "5.0 %", "100.0 %"]
     assert plan.runs
 
 
@@ -165,7 +231,10 @@ def _with(run: RunOutcome, figures: Callable[[int], InferenceSummary]) -> Result
     assert keys is not None
     assert run.result is not None
     assert run.result.summary is not None
-    return structs.replace(run.result, summary=structs.replace(run.result.summary, inference=figures(keys.users)))
+    served = figures(keys.users)
+    epoch = Epoch(1, 60.0, 1, 1, served.bytes_read, 60.0, 0.0, 0.0, storage_bytes_read=served.bytes_read)
+    summary = structs.replace(run.result.summary, inference=served)
+    return structs.replace(run.result, summary=summary, epochs=[epoch], file_system="ext4", outputs_on="ext4 /data")
 
 
 @pytest.mark.parametrize(

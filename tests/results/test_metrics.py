@@ -41,7 +41,8 @@ def test_each_metric_is_the_figure_that_it_names(name: MetricName) -> None:
         inference=SimpleNamespace(
             read_MBps=30.0, write_MBps=31.0, tokens_per_s=32.0, read_s=SimpleNamespace(**vars(other), p99=33.0),
             write_s=SimpleNamespace(**vars(other), p99=34.0), load_s=SimpleNamespace(mean=2.0, max=104.0),
-            ttft_s=SimpleNamespace(mean=8.0, p50=35.0, p95=36.0, p99=37.0, max=105.0), storage_tokens=3, tokens=10,
+            ttft_s=SimpleNamespace(mean=8.0, p50=99.0, p95=99.0, p99=99.0, max=105.0), storage_tokens=3, tokens=10,
+            first_token={"p50": 35.0, "p95": 36.0, "p99": 37.0}.get, has_enough=True,
             memory_tokens=5, late=2, requests=20, served=13, users=47,
             users_in_time=46,
         ),
