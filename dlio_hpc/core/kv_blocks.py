@@ -32,11 +32,12 @@ class ShortBlock(OSError):
 class BlockFiles:
     """A file for each block. folder: path of the folder of the files, which exists."""
 
-    _created, _mode = os.O_CREAT | os.O_EXCL, 0o666
+    _created, _links, _mode = os.O_CREAT | os.O_EXCL, os.O_NOFOLLOW, 0o666
 
     def __init__(self, folder: str, keys: InferenceKeys) -> None:
         self.folder, self._size, self._fsync = folder, keys.block_bytes, keys.fsync
-        self._more = os.O_CLOEXEC | (os.O_DIRECT if keys.direct else 0)
+        self._more = os.O_CLOEXEC | self._links | (os.O_DIRECT if keys.direct else 0)
+        self._opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def path(self, place: BlockPlace) -> str:
         """Return the path of the file of a block."""
@@ -91,12 +92,11 @@ class BlockFiles:
         _forget(self.path(place))
 
     def close(self) -> None:
-        """Remove the files of blocks, and the folder if it is then empty."""
-        with os.scandir(self.folder) as entries:
-            names = [entry.name for entry in entries]
-        for name in names:
+        """Remove the files of blocks from the folder that was opened at first, and the folder if it is then empty."""
+        for name in os.listdir(self._opened):
             if _OWN.fullmatch(name):
-                os.unlink(f"{self.folder}/{name}")
+                os.unlink(name, dir_fd=self._opened)
+        os.close(self._opened)
         with suppress(OSError):  # another program may have put files there, which are named at the end of the run
             os.rmdir(self.folder)
 
@@ -158,7 +158,7 @@ class LMCacheFiles(BlockFiles):
     of the engine, the rank, a hash of the tokens and the number format. Here, the hash follows from the serial.
     """
 
-    _created, _mode = os.O_CREAT, 0o644
+    _created, _links, _mode = os.O_CREAT, 0, 0o644
 
     def __init__(self, folder: str, keys: InferenceKeys) -> None:
         super().__init__(folder, keys)

@@ -417,6 +417,11 @@ def _check_load(asked: PartRequest, workload: Workload, keys: MixKeys) -> None:
         raise ConfigError(
             f"{where}: blocks that exist before are written while other loads run; set inference.warm=false"
         )
+    if served is not None and keys.time is not None and keys.until == "time" and keys.time <= served.time:
+        raise ConfigError(
+            f"{where}: requests arrive for {units.format_seconds(served.time)} in an epoch, and no epoch ends in the "
+            f"{units.format_seconds(keys.time)} of a launch; set a shorter inference.time, or a longer --mix-until"
+        )
     if keys.until != "first" and workload.evaluation is not None:
         raise ConfigError(f"{where}: evaluation passes cannot start again; set evaluation=null, or until: first")
     if checkpoint is not None and checkpoint.reads:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.slowdowns import RELEVANT, Fairness, Slowdown
-from dlio_hpc.base.units import format_size, listed
+from dlio_hpc.base.units import counted, format_size, listed
 from dlio_hpc.dataset import checkpoint_files
 from dlio_hpc.plan.mix import OVERLAP
 from dlio_hpc.plan.study import Point, Study
@@ -12,17 +13,22 @@ from dlio_hpc.results.metrics import METRICS
 
 HEADER = ("load", "together with", "n", "metric", "alone", "together", "slowdown", "95 % interval", "verdict")
 FURTHER = ("load", "together with", "metric", "alone", "together", "slowdown", "95 % interval")
-MATRIX_LEGEND = "In brackets: no difference, or too noisy. A load with a fixed rate has no row of its own."
+MATRIX_LEGEND = "no: no difference. ?: too noisy, or unknown. A load with a fixed rate has no row of its own."
+FURTHER_LEGEND = "Intervals are simultaneous for the rows of a metric."
 LEGEND = (
     "alone, together: medians. slowdown: how much worse the metric is together than alone, on the same ranks; mean of "
     "n pairs. Intervals are simultaneous: with 95 % confidence, all of them contain the true slowdown."
 )
 # Slowdown that a mix must be able to rule out. Ends of intervals above 100 and below 1/100 are not shown.
 HIDDEN, _CUT = 1.25, 100
+# Largest number of loads in the verdict, and the share of the largest slowdown of a load that counts as nearly as much.
+_MOST, _NEARLY = 3, 0.9
 
 
 def verdict(slowdowns: Sequence[Slowdown]) -> str:
-    """Return the verdict on the loads: the largest slowdown first, then the others that exceed the noise."""
+    """Return the verdict on the loads: a sentence for each load that is slowed down, the largest slowdown first, and
+    one on loads of which it is not known.
+    """
     judged = sorted((one for one in slowdowns if one.is_main), key=lambda one: -one.slowdown)
     if not judged:
         return (
@@ -33,15 +39,27 @@ def verdict(slowdowns: Sequence[Slowdown]) -> str:
     unknown = [one for one in judged if one.verdict == "unknown"]
     if not slower and not unknown:
         return _without(judged)
-    sentences = [f"{_sentence(one)}." for one in slower]
+    by_load = {name: [one for one in slower if one.load == name] for name in dict.fromkeys(one.load for one in slower)}
+    sentences = [f"{_sentence(_cause(rows))}." for rows in list(by_load.values())[:_MOST]]
     sentences += [f"{_unknown(one)}." for one in unknown[: 1 if slower else 2]]
-    return " ".join(sentences[:3])
+    noisy = [one for one in judged if one.verdict == "same" and one.excludes >= HIDDEN and one.load not in by_load]
+    if slower and noisy:
+        sentences.append(f"Too noisy for {_joined(list(dict.fromkeys(one.load for one in noisy)))}.")
+    return " ".join(sentences)
+
+
+def _cause(rows: Sequence[Slowdown]) -> Slowdown:
+    """Return the slowdown of a load that names its cause best: by a single other load if this one slows it down nearly
+    as much as several others together, otherwise the largest one. rows: slowdowns of the load, the largest first.
+    """
+    single = [one for one in rows if len(one.others) == 1 and one.slowdown >= _NEARLY * rows[0].slowdown]
+    return single[0] if single else rows[0]
 
 
 def _sentence(one: Slowdown) -> str:
     """Return the slowdown of a load as a sentence without its full stop."""
     verb = "slows" if len(one.others) == 1 else "slow"
-    return f"{_joined(one.others)} {verb} {one.load} by {one.slowdown:.3g} x ({interval(one)})"
+    return f"{_joined(one.others)} {verb} {one.load} by {_times(one.slowdown)} ({interval(one)})"
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -51,14 +69,14 @@ def _joined(names: Sequence[str]) -> str:
 def _without(judged: Sequence[Slowdown]) -> str:
     """Return a sentence on loads of which none is slowed down: the load that may be slowed down most."""
     one = max(judged, key=lambda one: one.excludes)
-    what = f"{one.load} with {_joined(one.others)} is {one.slowdown:.3g} x as slow as alone ({interval(one)})"
+    what = f"{one.load} with {_joined(one.others)} is {_times(one.slowdown)} as slow as alone ({interval(one)})"
     if one.excludes >= HIDDEN:
         return f"The noise is too large to see a slowdown below {HIDDEN:g} x: {what}; use more repeats or longer runs."
     return f"No load slows another one by {100 * RELEVANT:.0f} % or more beyond the noise: at most, {what}."
 
 
 def _unknown(one: Slowdown) -> str:
-    what = f"{one.load} with {_joined(one.others)} is {one.slowdown:.3g} x as slow as alone"
+    what = f"{one.load} with {_joined(one.others)} is {_times(one.slowdown)} as slow as alone"
     if one.overlap < OVERLAP:
         return (
             f"Unknown whether {_joined(one.others)} slowed {one.load}: they ran together for only "
@@ -103,19 +121,41 @@ def matrices(slowdowns: Sequence[Slowdown]) -> Iterator[tuple[str, list[str], li
 def _cell(one: Slowdown | None) -> str:
     if one is None:
         return "-"
-    return f"{one.slowdown:.3g} x" if one.verdict in ("slower", "faster") else f"({one.slowdown:.3g} x)"
+    if one.verdict in ("slower", "faster"):
+        return _times(one.slowdown)
+    return f"{'no' if one.verdict == 'same' and one.excludes < HIDDEN else '?'} ({_times(one.slowdown)})"
+
+
+def _times(value: float) -> str:
+    """Return a slowdown as text, with two decimals below 10."""
+    return f"{value:.2f} x" if value < 10 else f"{value:.3g} x"
 
 
 def further(one: Slowdown) -> list[str]:
     """Return the table row for the slowdown of a further metric (header: FURTHER)."""
     alone, together = (study_rows.number(value, one.metric) for value in (one.alone, one.together))
     noun = METRICS[one.metric].noun
-    return [one.load, listed(one.others), noun, alone, together, f"{one.slowdown:.3g} x", interval(one)]
+    return [one.load, listed(one.others), noun, alone, together, _times(one.slowdown), interval(one)]
 
 
 def remarks(slowdowns: Sequence[Slowdown], fairness: Sequence[Fairness]) -> list[str]:
     """Return sentences on the time in which the loads overlapped, and on the fairness among equal loads."""
     return [*_overlaps(slowdowns), *map(_fairness, fairness)]
+
+
+def queues(study: Study, measured: Sequence[Measured]) -> list[str]:
+    """Return a sentence for each inference workload whose queue of requests grew in some runs."""
+    parts = {point.number: point.part for point in study.points}
+    grown: dict[str, list[bool]] = {}
+    for one in measured:
+        if one.summary.inference is not None:
+            grown.setdefault(parts[one.point], []).append(not one.summary.inference.is_sustained)
+    return [
+        f"{part}: the queue of requests grows in {sum(runs)} of {counted(len(runs), 'run')}, so that its users are too "
+        "many; its bandwidth is that of the requests that were served."
+        for part, runs in grown.items()
+        if any(runs)
+    ]
 
 
 def backgrounds(study: Study) -> list[str]:

@@ -105,9 +105,14 @@ def _mixes(report: StudyReport) -> Section:
             Table(title, header, rows, legend=slowdown_rows.MATRIX_LEGEND)
             for title, header, rows in slowdown_rows.matrices(report.slowdowns)
         ),
+        Lines(slowdown_rows.queues(report.outcome.study, report.outcome.measured), "yellow"),
         Lines(slowdown_rows.backgrounds(report.outcome.study)),
         Lines(slowdown_rows.remarks(report.slowdowns, report.fairness)),
-        *([Table("Other metrics", slowdown_rows.FURTHER, further)] if further else []),
+        *(
+            [Table("Other metrics", slowdown_rows.FURTHER, further, legend=slowdown_rows.FURTHER_LEGEND)]
+            if further
+            else []
+        ),
         Pictures("", lambda: _of_mixes(report)),
     ]
     return Section("Loads at the same time", blocks)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from msgspec import structs
 
 from dlio_hpc.analysis.study import slowdowns
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.analysis.study.slowdowns import Slowdown
+from dlio_hpc.analysis.study.slowdowns import Slowdown, Verdict
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import neighbours
 from dlio_hpc.core.neighbours import EpochTimes
@@ -139,11 +140,50 @@ def test_who_suffers_from_whom_is_known_from_pairs(tmp_path: Path) -> None:
     assert sorted(header[1:]) == ["by one", "by three", "by two"]
     table = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
     assert table["one"]["by three"] == "1.98 x"
-    assert table["one"]["by two"] == "(0.999 x)"
+    assert table["one"]["by two"] == "no (1.00 x)"
     assert table["three"]["by three"] == "-"
     assert [key for key, verdict in judged.items() if verdict == "slower"] == [
         ("one", ("three",)), ("one", ("two", "three")),
     ]  # fmt: skip
+
+
+def _judged(load: str, *others: str, slowdown: float, high: float, verdict: Verdict = "slower") -> Slowdown:
+    return Slowdown(
+        "busy", load, others, "common_samples_per_s", True, 4, 100.0, 100 / slowdown, slowdown, 0.9 * slowdown, high,
+        1.0, verdict,
+    )  # fmt: skip
+
+
+def test_the_verdict_names_each_victim_once_by_its_simplest_cause() -> None:
+    """c slows a nearly as much as b and c together. Of d it is not known, of e it is known that nothing slows it."""
+    rows = [
+        _judged("a", "b", slowdown=1.1, high=1.2),
+        _judged("a", "c", slowdown=2.9, high=3.1),
+        _judged("a", "b", "c", slowdown=3.0, high=3.2),
+        _judged("b", "a", slowdown=1.5, high=1.6),
+        _judged("b", "a", "c", slowdown=12.34, high=13.0),
+        _judged("d", "a", slowdown=1.2, high=1.7, verdict="same"),
+        _judged("e", "a", slowdown=1.0, high=1.1, verdict="same"),
+    ]
+    assert slowdown_rows.verdict(rows) == (
+        "a and c slow b by 12.3 x (11.1 to 13). c slows a by 2.90 x (2.61 to 3.1). Too noisy for d."
+    )
+    cells = {tuple(one.others): slowdown_rows._cell(one) for one in rows if one.load in "de"}
+    assert cells == {("a",): "no (1.00 x)"}
+    assert slowdown_rows._cell(rows[5]) == "? (1.20 x)"
+
+
+def test_a_load_whose_queue_grows_is_named(tmp_path: Path) -> None:
+    made = _study(tmp_path, "one", "two")
+    measured = _measured(made, lambda _point, _repeat: 100.0)
+    queued = [
+        one._replace(summary=structs.replace(one.summary, inference=SimpleNamespace(is_sustained=one.repeat > 1)))
+        for one in measured
+        if made.points[one.point].part == "one"
+    ]
+    (text,) = slowdown_rows.queues(made, [*queued, *measured])
+    assert text.startswith("one: the queue of requests grows in 4 of 10 runs")
+    assert not slowdown_rows.queues(made, measured)
 
 
 def test_times_are_slowed_down_if_they_grow(tmp_path: Path) -> None:
@@ -156,7 +196,7 @@ def test_times_are_slowed_down_if_they_grow(tmp_path: Path) -> None:
     reads = [one for one in slowdowns.of_study(made, measured) if one.metric == "read_p99_s"]
     assert [one.slowdown for one in reads] == pytest.approx([4.0, 4.0])
     assert not any(one.is_main for one in reads)
-    assert slowdown_rows.further(reads[0])[3:6] == ["1.02 ms", "4.08 ms", "4 x"]
+    assert slowdown_rows.further(reads[0])[3:6] == ["1.02 ms", "4.08 ms", "4.00 x"]
 
 
 @pytest.mark.parametrize(

@@ -396,3 +396,30 @@ def test_the_summary_adds_ranks_and_epochs() -> None:
         assert made is not None
         assert made.is_sustained == is_sustained
     assert kv_summary.of_ranks(columns[:, :0], histograms[:, :0], keys) is None
+
+
+@pytest.mark.parametrize("layout", ["block", "sequence", "pool"])
+def test_links_in_the_folder_of_blocks_are_not_followed(tmp_path: Path, layout: Any) -> None:
+    """A link instead of a file of a block is an error, and one instead of the folder leads to no file of others."""
+    keys = _keys(file_layout=layout)
+    (tmp_path / "kv").mkdir()
+    (tmp_path / "own").write_text("mine")
+    blocks = kv_blocks.opened(str(tmp_path / "kv" / "0"), keys)
+    place = BlockPlace(3, 3, 3, 0)
+    if layout != "pool":
+        os.symlink(tmp_path / "own", blocks.path(place))
+        with pytest.raises(OSError, match=r"Too many levels of symbolic links|File exists"):
+            blocks.write(place, memoryview(bytes(_BLOCK)))
+        with pytest.raises(OSError, match="Too many levels of symbolic links"):
+            blocks.read(place, memoryview(bytearray(_BLOCK)))
+        os.unlink(blocks.path(place))
+    blocks.write(place, memoryview(bytes(_BLOCK)))
+    (tmp_path / "others").mkdir()
+    for name in ("b3", "s3", "pool"):
+        (tmp_path / "others" / name).touch()
+    os.rename(tmp_path / "kv" / "0", tmp_path / "kv" / "moved")
+    os.symlink(tmp_path / "others", tmp_path / "kv" / "0")
+    blocks.close()
+    assert sorted(os.listdir(tmp_path / "others")) == ["b3", "pool", "s3"]
+    assert os.listdir(tmp_path / "kv" / "moved") == []
+    assert (tmp_path / "own").read_text() == "mine"
