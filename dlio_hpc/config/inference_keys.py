@@ -17,9 +17,9 @@ from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
 
 # Largest number of tokens of a prompt, an answer or a system prompt.
 MOST_TOKENS = 10**7
-# Largest number of requests that the users of a job make in a repeat, as a mean. The plan of a rank keeps its requests
-# in memory.
-_MOST_REQUESTS = 10**7
+# Largest number of requests that the users of a job make before and in an epoch, as a mean. The plan of a rank keeps
+# its requests in memory.
+_MOST_REQUESTS = 10**6
 _MOST_SLOTS = 1024
 # Least time from the first to the last request of a trace, as a share of the time of an epoch.
 _LEAST_TRACED = 0.9
@@ -243,9 +243,9 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
                 "interval: set the mean time from an answer to the next request, such as 30 s",
             ),
             (
-                bool(self.interval) and self.most_users * self.time / (self.interval or 1.0) > _MOST_REQUESTS,
-                f"users x time / interval is more than {_MOST_REQUESTS:,} requests in an epoch; lower users or time, "
-                "or raise interval",
+                bool(self.interval) and self._requests > _MOST_REQUESTS,
+                f"users x (time / interval + turns before the epoch) is about {self._requests:,.0f} requests, and at "
+                f"most {_MOST_REQUESTS:,} are possible; lower users, time or turns, or raise interval",
             ),
             (
                 size > LARGEST_REQUEST,
@@ -342,6 +342,22 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     def most_users(self) -> int:
         """The largest number of users that an epoch may have."""
         return self.users if self.search is None else max(self.users, self.search.most)
+
+    @property
+    def busy_slots(self) -> float | None:
+        """Mean number of slots of all ranks that hold a request while it is computed, if no storage delays it; None for
+        the requests of a trace.
+        """
+        if self.prompt is None or self.answer is None or not self.interval:
+            return None
+        computing = self.prompt.expected * self.prefill + self.answer.expected * self.decode
+        return self.users * computing / (self.interval + computing)
+
+    @property
+    def _requests(self) -> float:
+        """Mean number of requests that all users make before and in an epoch, without a trace that has times."""
+        earlier = (self.turns - 1) / 2 if self.warm else 0.0
+        return self.most_users * (self.time / (self.interval or self.time or 1.0) + earlier)
 
     @property
     def _longest(self) -> float:

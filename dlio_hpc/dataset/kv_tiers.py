@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.dataset import kv_requests
 from dlio_hpc.dataset.kv_requests import KVRequest
@@ -18,6 +19,8 @@ from dlio_hpc.dataset.kv_requests import KVRequest
 # conversation, the number of the beginning that they end.
 BlockName = tuple[int, int, int]
 _SHARED, _TRACED = -1, -2
+# Largest number of blocks of the requests of a rank. A block of a request takes about 2 us.
+_MOST_BLOCKS = 20_000_000
 
 
 class BlockPlace(NamedTuple):
@@ -213,8 +216,17 @@ class Tiers:
         return BlockWrite(serial, token, tuple(removed))
 
 
-def plan(keys: InferenceKeys, requests: Iterable[KVRequest]) -> KVPlan:
-    """Return the plan of a rank for its requests, which are in the order in which they arrive."""
+def plan(keys: InferenceKeys, requests: Sequence[KVRequest]) -> KVPlan:
+    """Return the plan of a rank for its requests, which are in the order in which they arrive. Raise ConfigError if it
+    would take too long.
+    """
+    blocks = sum(request.tokens // keys.block_tokens for request in requests)
+    if blocks > _MOST_BLOCKS:
+        raise ConfigError(
+            f"inference: the {len(requests):,} requests of a rank, with those before the epoch, have {blocks:,} blocks "
+            f"with their histories, and at most {_MOST_BLOCKS:,} can be planned; lower turns, users or time, raise "
+            "block_tokens, or use more ranks"
+        )
     tiers, made = Tiers(keys), []
     prepared: tuple[int, ...] | None = None
     for request in requests:

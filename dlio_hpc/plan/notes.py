@@ -23,6 +23,8 @@ _NAMED = 3
 _MANY_PICTURES = 0.001
 # Memory in bytes of a large node, where the memory of the nodes is not known.
 _LARGE_NODE = 512 << 30
+# Share of the slots of an inference workload above which requests often wait for one, whatever the storage.
+_BUSY = 0.7
 
 
 def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
@@ -198,6 +200,11 @@ def _unused_inference_keys(keys: InferenceKeys, ranks: int) -> Iterator[str]:
         yield (
             "inference: no request has a history of a full block, so nothing is read from storage; set "
             "inference.turns, or a longer inference.system_prompt"
+        )
+    if (busy := keys.busy_slots) is not None and keys.search is None and busy > _BUSY * keys.slots * ranks:
+        yield (
+            f"inference: computation alone keeps {busy:.1f} of {keys.slots * ranks} slots busy, so that requests wait "
+            "on any storage; set more inference.slots, fewer users, or a shorter decode"
         )
     if keys.memory and keys.memory < keys.block_bytes:
         yield f"inference.memory: no effect, because a block has {units.format_size(keys.block_bytes)}"

@@ -116,7 +116,8 @@ def _of_requests(runs: Sequence[RunOutcome]) -> str:
     """Return sentences on the requests of an inference workload."""
     summaries = [run.result.summary.inference for run in runs if run.result is not None and run.result.summary]
     served = [one for one in summaries if one is not None]
-    return inference_rows.sentence(served) if served else "No epoch of requests has ended."
+    keys = runs[0].run.workload.inference
+    return inference_rows.sentence(served, keys) if served and keys else "No epoch of requests has ended."
 
 
 def _of_repeats(runs: Sequence[RunOutcome]) -> str:

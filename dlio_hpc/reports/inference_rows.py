@@ -149,14 +149,14 @@ _QUEUED, _LIMITS = 0.2, 0.5
 NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"
 
 
-def sentence(summaries: Sequence[InferenceSummary]) -> str:
+def sentence(summaries: Sequence[InferenceSummary], keys: InferenceKeys) -> str:
     """Return sentences on the requests of the repeats of a measurement: the result of a search, the times to the first
     token, and what held the slots if requests waited for them.
     """
     searched = [one for one in summaries if one.users_in_time is not None]
     requests, served = (sum(getattr(one, name) for one in summaries) for name in ("requests", "served"))
     sums = {name: sum(_total(one, name) for one in summaries) for name in ("ttft_s", "queue_s", "load_s", "prefill_s")}
-    text = f"{' '.join([*map(_searched, searched), ''])}Served {served:,} of {requests:,} requests"
+    text = f"{' '.join([*(_searched(one, keys) for one in searched), ''])}Served {served:,} of {requests:,} requests"
     worst = max(summaries, key=lambda one: one.ttft_s.p99 if one.ttft_s else 0.0)
     if worst.ttft_s is not None and sums["ttft_s"]:
         shares = (
@@ -213,16 +213,17 @@ def limited_by(shares: Sequence[float | None]) -> str:
     )
 
 
-def _searched(summary: InferenceSummary) -> str:
+def _searched(summary: InferenceSummary, keys: InferenceKeys) -> str:
     """Return a sentence on the result of a search. The requests that are reported are those of this number of users."""
     too_large = min((one.users for one in summary.tries if not one.is_in_time), default=None)
     limit = limited_by([one.storage_share for one in summary.tries if one.users == too_large])
+    lead = f"Users in time (99 % of the first tokens within {format_seconds(keys.target)})"
     few = f" (of {counted(summary.requests, 'request')}; 99 % needs 100)" if not summary.has_enough else ""
     if not summary.users_in_time:
-        return f"Users in time: fewer than {summary.users:,}, the smallest number tried{few}.{limit}"
+        return f"{lead}: fewer than {summary.users:,}, the smallest number tried{few}.{limit}"
     if too_large is None:
-        return f"Users in time: {summary.users_in_time:,} and perhaps more{few}; no larger number was tried."
-    return f"Users in time: {summary.users_in_time:,}{few}; {too_large:,} are too many.{limit}"
+        return f"{lead}: {summary.users_in_time:,} and perhaps more{few}; no larger number was tried."
+    return f"{lead}: {summary.users_in_time:,}{few}; {too_large:,} are too many.{limit}"
 
 
 def _total(summary: InferenceSummary, name: str) -> float:

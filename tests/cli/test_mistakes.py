@@ -1895,6 +1895,7 @@ PAIRS = (
           ("metadata_own", "metadata.fsync", "true", "metadata.fsync: no effect without the phase write"),
           ("metadata_own", "metadata.shift_nodes", "2", "metadata.shift_nodes: no effect on a single node"),
           ("kv_cache_llama3_8b", "inference.users", "1", "inference.users=1: fewer users than ranks"),
+          ("kv_cache_llama3_8b --ppn 1", "inference.users", "20", "inference: computation alone keeps 7.5 of 8 slots"),
           ("kv_cache_llama3_8b", "inference.memory", "1MiB", "inference.memory: no effect, because a block has 2 MiB"),
           ("kv_cache_llama3_8b --ppn 1 -S inference.system_prompt=0", "inference.turns", "1",
            "inference: no request has a history of a full block"),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.base import units
+from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.inference_keys import CACHE_MODELS, CacheModel, InferenceKeys, Lengths
 from dlio_hpc.dataset import kv_requests, kv_search, kv_tiers
 from dlio_hpc.dataset.kv_requests import KVRequest
@@ -242,3 +243,35 @@ def test_the_space_that_is_asked_for_suffices(capacity: int | None) -> None:
         plans = [kv_tiers.plan(keys, kv_requests.of_rank(keys, ranks, rank)) for rank in range(ranks)]
         needed = sum(len({place.slot for place in plan.places}) for plan in plans) * keys.block_bytes
         assert needed <= kv_requests.most_bytes(keys, ranks) <= (capacity or 10**9) * ranks
+
+
+def test_a_plan_that_would_take_minutes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = _keys()
+    requests = kv_requests.of_rank(keys, 1, 0)
+    blocks = sum(one.tokens // keys.block_tokens for one in requests)
+    monkeypatch.setattr(kv_tiers, "_MOST_BLOCKS", blocks)
+    assert kv_tiers.plan(keys, requests).requests
+    monkeypatch.setattr(kv_tiers, "_MOST_BLOCKS", blocks - 1)
+    with pytest.raises(ConfigError, match=f"have {blocks:,} blocks with their histories"):
+        kv_tiers.plan(keys, requests)
+
+
+@pytest.mark.parametrize("given", [{"users": 10**6, "turns": 5}, {"users": 10, "turns": 10**6}])
+def test_requests_before_the_epoch_count(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="requests, and at most 1,000,000 are possible"):
+        _keys(**given, interval=units.Seconds(1000))
+    assert _keys(**given, interval=units.Seconds(1000), warm=False).users == given["users"]
+
+
+@pytest.mark.parametrize(
+    ("given", "busy"),
+    [
+        ({}, 0.0),
+        ({"decode": units.Seconds(0.1)}, 4 * 0.5 / 1.5),
+        ({"prefill": units.Seconds(0.1), "users": 12}, 12 * 1.0 / 2.0),
+        ({"prefill": units.Seconds(0.1), "decode": units.Seconds(0.2), "interval": units.Seconds(2)}, 4 * 2.0 / 4.0),
+    ],
+)
+def test_computation_keeps_slots_busy(given: dict[str, Any], busy: float) -> None:
+    """Prompts have 10 tokens and answers 5, as means."""
+    assert _keys(**given).busy_slots == pytest.approx(busy)

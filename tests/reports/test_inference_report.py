@@ -16,6 +16,7 @@ from dlio_hpc.reports.page import Table
 from dlio_hpc.results.run_result import Distribution, Epoch, InferenceSummary, Result, UserTry
 from tests.support import planning, studies
 
+_LEAD = "Users in time (99 % of the first tokens within 2 s):"
 _NOTHING = Distribution(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -101,7 +102,7 @@ def test_a_search_with_few_requests_is_inconclusive(tmp_path: Path) -> None:
     few = _requests(requests=30, served=30, users_in_time=4, tries=tries)
     _, run = _measured(tmp_path, few, "inference.search.most=64")
     assert job_banner._of_storage([run]).state == "inconclusive"
-    assert "Users in time: 4 (of 30 requests; 99 % needs 100); 8 are too many." in bottleneck._of_repeats([run])
+    assert f"{_LEAD} 4 (of 30 requests; 99 % needs 100); 8 are too many." in bottleneck._of_repeats([run])
     assert "Slots and computation" not in bottleneck._of_repeats([run])
     _, enough = _measured(tmp_path, structs.replace(few, requests=100, served=100), "inference.search.most=64")
     assert job_banner._of_storage([enough]).state == "good"
@@ -170,9 +171,17 @@ def test_a_run_that_reads_no_block_measures_no_storage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("counts", "in_time", "says"),
     [
-        ((4, 8, 16), 8, "Users in time: 8; 16 are too many. Served"),
-        ((4, 8, 16), 16, "Users in time: 16 and perhaps more; no larger number was tried. Served"),
-        ((4, 2, 1), 0, "Users in time: fewer than 1, the smallest number tried. Served"),
+        ((4, 8, 16), 8, f"{_LEAD} 8; 16 are too many. Served"),
+        (
+            (4, 8, 16),
+            16,
+            f"{_LEAD} 16 and perhaps more; no larger number was tried. Served",
+        ),
+        (
+            (4, 2, 1),
+            0,
+            f"{_LEAD} fewer than 1, the smallest number tried. Served",
+        ),
     ],
 )
 def test_the_result_of_a_search(tmp_path: Path, counts: tuple[int, ...], in_time: int, says: str) -> None:
@@ -257,10 +266,7 @@ def test_the_largest_number_of_users_in_time_is_named(tmp_path: Path, limit: int
 
 def test_users_whose_requests_are_not_all_served_are_too_many(tmp_path: Path) -> None:
     text = _users(tmp_path, "2,4,8", lambda users: _requests(served=98 if users == 4 else 99))
-    assert text == (
-        "Users in time (99 % of the first tokens within 2 s): 2; with 4: not all requests are served in time. "
-        "But 8 met it, so the noise is large."
-    )
+    assert text == (f"{_LEAD} 2; with 4: not all requests are served in time. But 8 met it, so the noise is large.")
 
 
 def test_a_single_number_of_users_has_no_such_sentence(tmp_path: Path) -> None:
