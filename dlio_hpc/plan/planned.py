@@ -425,6 +425,8 @@ def _of_options(
     for text in options.mix:
         name, share = _load_of(text)
         asked = _asked(structs.replace(options, workload=name), machine, overrides, folders)
+        with _of_every_load(text, overrides):
+            asked.workload.with_settings({})
         same = [other for other in parts.values() if other.workload.name == asked.workload.name]
         part = f"{asked.workload.name}-{len(same) + 1}" if same else asked.workload.name
         parts[part] = structs.replace(asked, name=part, mix=_MIX, share=share)
@@ -433,6 +435,18 @@ def _of_options(
         until = {"until": "time", "time": options.mix_until}
     keys = serialization.convert({**until, "pairs": options.mix_pairs}, mix.MixKeys, "--mix-until")
     return list(parts.values()), study.About(mixes=keys)
+
+
+@contextmanager
+def _of_every_load(load: str, overrides: Sequence[str]) -> Iterator[None]:
+    """Add to ConfigErrors that are raised in the `with` block that -S sets keys of all loads. load: value of --mix."""
+    try:
+        yield
+    except ConfigError as fault:
+        if not overrides:
+            raise
+        hint = "with --mix, -S sets keys of every load; a study file sets those of each load"
+        raise ConfigError(f"--mix {load}: {fault} ({hint})") from fault
 
 
 def _load_of(text: str) -> tuple[str, float]:

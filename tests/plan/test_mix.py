@@ -11,8 +11,9 @@ from msgspec import structs
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import Seconds, Walltime
 from dlio_hpc.config import site, workload
-from dlio_hpc.plan import cost, mix, packing, study
+from dlio_hpc.plan import cost, mix, packing, planned, study
 from dlio_hpc.plan.mix import LaunchScale, Load, MixKeys
+from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.packing import Unit
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import JobRequest, PartRequest, Study
@@ -320,3 +321,12 @@ def test_a_launch_in_which_no_epoch_of_requests_ends_is_refused(tmp_path: Path) 
         _study(tmp_path, *parts, until="time", time=Seconds(3))
     made = _study(tmp_path, *parts, until="time", time=Seconds(60))
     assert [part.metric for part in made.parts] == ["kv_read_MBps", "common_samples_per_s"]
+
+
+def test_a_key_that_one_load_does_not_have_is_explained(tmp_path: Path) -> None:
+    options = Options(
+        mix=("kv_cache_llama3_8b=0.5", "demo=0.5"), site="local", data=tmp_path, runs=tmp_path / "runs",
+        ranks_per_node=(2,), overrides=("inference.warm=false",),
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match=r"--mix demo=0\.5: .*\(with --mix, -S sets keys of every load; a study file"):
+        planned.draft(options)
