@@ -196,7 +196,8 @@ def _unused_inference_keys(keys: InferenceKeys, ranks: int) -> Iterator[str]:
             f"inference.users={keys.users}: fewer users than ranks, so {units.counted(ranks - keys.users, 'rank')} of "
             f"{ranks} have no requests"
         )
-    if keys.turns == 1 and keys.system_prompt < keys.block_tokens:
+    shares = keys.trace is not None and keys.trace.has_prefixes
+    if keys.turns == 1 and keys.system_prompt < keys.block_tokens and not shares:
         yield (
             "inference: no request has a history of a full block, so nothing is read from storage; set "
             "inference.turns, or a longer inference.system_prompt"

@@ -13,6 +13,8 @@ from dlio_hpc.config import site
 from dlio_hpc.config.inference_keys import CacheModel, InferenceKeys, Lengths, RequestTrace, UserSearch
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.dataset import kv_requests, kv_tiers, request_trace
+from dlio_hpc.plan import notes, planned
+from dlio_hpc.plan.options import Options
 from dlio_hpc.verdict import settings_digest
 from tests.support import planning
 
@@ -225,3 +227,21 @@ def test_the_digest_of_settings_depends_on_the_content_of_a_trace_and_not_on_its
     first, moved = (_planned(tmp_path / name, _FORMS["own"]) for name in ("a.csv", "b.csv"))
     other = _planned(tmp_path / "c.csv", _FORMS["own"].replace("100", "101"))
     assert settings_digest.of(first) == settings_digest.of(moved) != settings_digest.of(other)
+
+
+def test_a_note_says_that_nothing_is_read_unless_prompts_share_beginnings(tmp_path: Path) -> None:
+    hashes = "".join(
+        json.dumps({"timestamp": at, "input_length": 512, "output_length": 9, "hash_ids": [1]}) + "\n"
+        for at in (0, 5000)
+    )
+    for content, is_noted in ((hashes, False), (_FORMS["own"], True)):
+        (tmp_path / "t").write_text(content)
+        options = Options(
+            workload="kv_cache_llama3_8b", site="local", runs=tmp_path / "runs", data=tmp_path,
+            overrides=(
+                f"inference.trace.file={tmp_path / 't'}", "inference.interval=null", "inference.prompt=null",
+                "inference.answer=null", "inference.time=4500ms", "inference.turns=1", "inference.system_prompt=0",
+            ),
+        )  # fmt: skip
+        noted = "\n".join(notes.of_plan(planned.draft(options).jobs[0]))
+        assert ("nothing is read from storage" in noted) == is_noted
