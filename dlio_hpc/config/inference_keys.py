@@ -19,7 +19,7 @@ from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST
 MOST_TOKENS = 10**7
 # Largest number of requests that the users of a job make before and in an epoch, as a mean. The plan of a rank keeps
 # its requests in memory.
-_MOST_REQUESTS = 10**6
+MOST_REQUESTS = 10**6
 _MOST_SLOTS = 1024
 # Least time from the first to the last request of a trace, as a share of the time of an epoch.
 _LEAST_TRACED = 0.9
@@ -161,7 +161,8 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     time. Example: 64
     """
     time: units.Seconds
-    """Time in which requests arrive in an epoch. A request that no slot has begun by then is not served. Example: 60 s
+    """Time in which requests arrive in an epoch. A request that has waited longer than `target` after it is not served.
+    Example: 60 s
     """
     prompt: Lengths | None = None
     """Tokens that a user adds in each request; needed without `trace`. Example: {mean: 500, stdev: 300, max: 4096}"""
@@ -236,6 +237,7 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         size = self.block_bytes
         refuse(
+            (self.target <= 0, "target: set the time to the first token that users accept, such as 2 s"),
             (self.time <= 0, "time: requests need time to arrive; set it, such as 60 s"),
             *self._faults_of_trace(),
             (
@@ -243,9 +245,9 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
                 "interval: set the mean time from an answer to the next request, such as 30 s",
             ),
             (
-                bool(self.interval) and self._requests > _MOST_REQUESTS,
+                bool(self.interval) and self._requests > MOST_REQUESTS,
                 f"users x (time / interval + turns before the epoch) is about {self._requests:,.0f} requests, and at "
-                f"most {_MOST_REQUESTS:,} are possible; lower users, time or turns, or raise interval",
+                f"most {MOST_REQUESTS:,} are possible; lower users, time or turns, or raise interval",
             ),
             (
                 size > LARGEST_REQUEST,
@@ -356,8 +358,14 @@ class InferenceKeys(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def _requests(self) -> float:
         """Mean number of requests that all users make before and in an epoch, without a trace that has times."""
-        earlier = (self.turns - 1) / 2 if self.warm else 0.0
-        return self.most_users * (self.time / (self.interval or self.time or 1.0) + earlier)
+        return self.most_users * self.requests_of_a_user
+
+    @property
+    def requests_of_a_user(self) -> float:
+        """Mean number of requests of a user before and in an epoch; 0 if a trace has their times."""
+        if not self.interval:
+            return 0.0
+        return self.time / self.interval + ((self.turns - 1) / 2 if self.warm else 0.0)
 
     @property
     def _longest(self) -> float:

@@ -13,14 +13,12 @@ from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import write_all
 from dlio_hpc.dataset.kv_tiers import BlockPlace
+from dlio_hpc.files import run_outputs
 
 _POOL = "pool"
 # Factor that makes a number of 64 bits, such as a hash has, from a serial.
 _ODD = 0x9E3779B97F4A7C15
-# Names of the files of blocks: those of dlio-hpc, and those of LMCache's local disk backend and file system adapter.
-_OWN = re.compile(
-    rf"[bs]\d+|{_POOL}|[\w.-]+@1@0@[0-9a-f]+@\w+\.pt|[\w.-]+@0x01000100@0@[0-9a-f]{{64}}\.(data|tmp)", re.ASCII
-)
+_OWN = re.compile(run_outputs.BLOCKS, re.ASCII)
 # Start and end of the system calls of a block.
 Span = tuple[float, float]
 

@@ -23,13 +23,19 @@ KINDS = 6
 # SERVED, LATE: requests. *_TOKENS: tokens of histories and prompts of served requests that were found in memory, found
 # on storage, and computed. READING_S, WRITING_S: seconds with at least one block being read, or written. DROPPED,
 # REMOVED: blocks that memory forgot, and that were removed from storage. HALF_QUEUE, END_QUEUE: requests that had
-# arrived and not begun at the half and at the end of `time`. PREPARED: blocks that were written before. USERS: users of
-# the whole job. HELD_S: seconds for which requests held their slots. SUMS: sum and maximum of the times of each kind.
+# waited for a while and not begun at the half and at the end of `time`. PREPARED: blocks that were written before.
+# USERS: users of the whole job. HELD_S: seconds for which requests held their slots. COMPUTED_S, OVERRUN_S: parts of
+# them: emulated computation, and what writes and removals add to the time of the answer. SUMS: sum and maximum of the
+# times of each kind.
 (
     BEGAN, ENDED, ARRIVED, SERVED, LATE, MEMORY_TOKENS, STORAGE_TOKENS, COMPUTED_TOKENS, BLOCKS_READ, BLOCKS_WRITTEN,
-    READING_S, WRITING_S, DROPPED, REMOVED, HALF_QUEUE, END_QUEUE, PREPARED, USERS, HELD_S, SUMS,
-) = range(20)  # fmt: skip
+    READING_S, WRITING_S, DROPPED, REMOVED, HALF_QUEUE, END_QUEUE, PREPARED, USERS, HELD_S, COMPUTED_S,
+    OVERRUN_S, SUMS,
+) = range(22)  # fmt: skip
 COLUMNS = SUMS + 2 * KINDS
+# Wait of the requests that a growing queue consists of, as a share of the time of an epoch. Even a queue that does not
+# grow has some requests at any moment.
+_WHILE = 0.05
 
 
 class RequestTimes(NamedTuple):
@@ -76,10 +82,15 @@ def of_epoch(
     columns[WRITING_S] = _busy(spans[WRITE])
     columns[DROPPED] = sum(one.dropped for one in served)
     columns[REMOVED] = sum(len(write.removed) for one in served for write in one.writes)
-    columns[HALF_QUEUE] = _queue(plan, requests, began, keys.time / 2)
-    columns[END_QUEUE] = _queue(plan, requests, began, keys.time)
+    columns[HALF_QUEUE] = _queue(keys, plan, requests, began, keys.time / 2)
+    columns[END_QUEUE] = _queue(keys, plan, requests, began, keys.time)
     columns[PREPARED], columns[USERS] = len(plan.prepared), keys.users
     columns[HELD_S] = sum(one.ended - one.began for one in requests)
+    for one in requests:
+        request = plan.requests[one.number].request
+        decode_s = request.answer * keys.decode
+        columns[COMPUTED_S] += one.prefill_s + decode_s
+        columns[OVERRUN_S] += max(0.0, one.ended - (began + request.arrival + one.ttft_s) - decode_s)
     columns[SUMS:] = [value for own in latencies for value in (own.sum(), own.max(initial=0.0))]
     return InferenceRecord(columns, np.array([distributions.histogram(own) for own in latencies]))
 
@@ -89,8 +100,8 @@ def _busy(times: Floats) -> float:
     return intervals.length(intervals.union(times)) if times.size else 0.0
 
 
-def _queue(plan: KVPlan, requests: Sequence[RequestTimes], began: float, at: float) -> int:
-    """Return the number of requests that had arrived and not begun at the time `at` of the epoch."""
-    starts = {one.number: one.began - began for one in requests}
-    arrived = (number for number, one in enumerate(plan.requests) if one.request.arrival <= at)
+def _queue(keys: InferenceKeys, plan: KVPlan, requests: Sequence[RequestTimes], began: float, at: float) -> int:
+    """Return the number of requests that had waited for a while and not begun at the time `at` of the epoch."""
+    starts, latest = {one.number: one.began - began for one in requests}, at - _WHILE * keys.time
+    arrived = (number for number, one in enumerate(plan.requests) if one.request.arrival <= latest)
     return sum(starts.get(number, np.inf) > at for number in arrived)

@@ -130,16 +130,23 @@ class KVServing:
                 while self._next < len(requests) and requests[self._next].request.arrival <= elapsed:
                     self._waiting.append(self._next)
                     self._next += 1
-                while self._free and elapsed < self._keys.time and (number := self._ready()) is not None:
+                self._expire(elapsed)
+                while self._free and (number := self._ready()) is not None:
                     self._waiting.remove(number)
                     self._is_begun[number] = True
                     self._free -= 1
                     self._work.put(number)
-                is_over = elapsed >= self._keys.time or (self._next == len(requests) and not self._waiting)
-                if self._fault is not None or (is_over and self._free == self._keys.slots):
+                is_over = self._next == len(requests) and not self._waiting and self._free == self._keys.slots
+                if self._fault is not None or is_over:
                     return True
                 self._changed.wait(self._pause_s(elapsed))
         return False
+
+    def _expire(self, elapsed: float) -> None:
+        """Give up requests, after `time`, that have waited longer than users accept. elapsed: time of the epoch."""
+        if elapsed >= self._keys.time:
+            requests, oldest = self._plan.requests, elapsed - self._keys.target
+            self._waiting = [number for number in self._waiting if requests[number].request.arrival >= oldest]
 
     def _ready(self) -> int | None:
         """Return the first request that may begin. A request that needs blocks of others begins after they have begun.

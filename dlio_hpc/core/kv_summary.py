@@ -10,6 +10,7 @@ from dlio_hpc.core.kv_record import (
     BEGAN,
     BLOCKS_READ,
     BLOCKS_WRITTEN,
+    COMPUTED_S,
     COMPUTED_TOKENS,
     DROPPED,
     END_QUEUE,
@@ -19,6 +20,7 @@ from dlio_hpc.core.kv_record import (
     LATE,
     LOAD,
     MEMORY_TOKENS,
+    OVERRUN_S,
     PREFILL,
     PREPARED,
     QUEUE,
@@ -49,7 +51,15 @@ def of_ranks(served: Floats, histograms: distributions.Counts, keys: InferenceKe
         return _of_epochs(served, histograms, keys)
     of_epochs = [_of_epochs(served[:, [epoch]], histograms[:, [epoch]], keys) for epoch in range(served.shape[1])]
     tries = tuple(
-        UserTry(one.users, one.first_token("p99"), one.is_in_time, one.requests, one.not_in_time, one.storage_share)
+        UserTry(
+            one.users,
+            one.first_token("p99"),
+            one.is_in_time,
+            one.requests,
+            one.not_in_time,
+            one.computation_share,
+            one.queue_share,
+        )
         for one in of_epochs
     )
     largest, _ = kv_search.limits([UserCount(one.users, one.is_in_time) for one in tries])
@@ -100,7 +110,9 @@ def _of_epochs(served: Floats, histograms: distributions.Counts, keys: Inference
         dropped_blocks=count(DROPPED),
         removed_blocks=count(REMOVED),
         held_s=float(totals[HELD_S]),
-        held_by_storage_s=float(totals[SUMS + 2 * LOAD] + totals[SUMS + 2 * WRITE]),
+        held_by_reads_s=float(totals[SUMS + 2 * LOAD]),
+        held_by_writes_s=float(totals[OVERRUN_S]),
+        held_by_computation_s=float(totals[COMPUTED_S]),
     )
 
 

@@ -387,11 +387,9 @@ def _reading(run: Run) -> ExitStack:
 
 
 def _is_plain(run: Run) -> bool:
-    """Return True if nothing in the run holds Python's lock while a rank waits for storage, as libraries and page
-    faults of mapped files do.
-    """
-    checkpoint, reader = run.workload.checkpoint, run.workload.reader
-    return reader.mode == "posix" and not reader.mapped and (checkpoint is None or checkpoint.mode == "posix")
+    """Return True if no library of the run holds Python's lock while a rank waits for storage."""
+    checkpoint = run.workload.checkpoint
+    return run.workload.reader.mode == "posix" and (checkpoint is None or checkpoint.mode == "posix")
 
 
 def _require(run: Run, ranks: int) -> None:

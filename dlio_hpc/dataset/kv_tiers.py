@@ -220,13 +220,7 @@ def plan(keys: InferenceKeys, requests: Sequence[KVRequest]) -> KVPlan:
     """Return the plan of a rank for its requests, which are in the order in which they arrive. Raise ConfigError if it
     would take too long.
     """
-    blocks = sum(request.tokens // keys.block_tokens for request in requests)
-    if blocks > _MOST_BLOCKS:
-        raise ConfigError(
-            f"inference: the {len(requests):,} requests of a rank, with those before the epoch, have {blocks:,} blocks "
-            f"with their histories, and at most {_MOST_BLOCKS:,} can be planned; lower turns, users or time, raise "
-            "block_tokens, or use more ranks"
-        )
+    require(keys, requests)
     tiers, made = Tiers(keys), []
     prepared: tuple[int, ...] | None = None
     for request in requests:
@@ -242,6 +236,17 @@ def plan(keys: InferenceKeys, requests: Sequence[KVRequest]) -> KVPlan:
         for serial in one.reads:
             reads[serial] += 1
     return KVPlan(prepared, tuple(made), tuple(tiers.places), tuple(reads))
+
+
+def require(keys: InferenceKeys, requests: Sequence[KVRequest]) -> None:
+    """Raise ConfigError if the plan of these requests would take too long."""
+    blocks = sum(request.tokens // keys.block_tokens for request in requests)
+    if blocks > _MOST_BLOCKS:
+        raise ConfigError(
+            f"inference: the {len(requests):,} requests of a rank, with those before the epoch, have {blocks:,} blocks "
+            f"with their histories, and at most {_MOST_BLOCKS:,} can be planned; lower turns, users or time, raise "
+            "block_tokens, or use more ranks"
+        )
 
 
 @functools.lru_cache(64)

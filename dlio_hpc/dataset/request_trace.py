@@ -8,6 +8,7 @@ import hashlib
 import io
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # Largest size of a file in bytes, and largest number of its requests. A rank keeps them in memory.
 _MOST_BYTES, _MOST_REQUESTS = 256 << 20, 1_000_000
 _HASHES = "hash_ids"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?", re.ASCII)
 
 Line = Mapping[str, Any]
 
@@ -115,7 +117,7 @@ def _parsed(path: str, content: bytes) -> TracedRequests:
     lines = list(_lines(path, content))
     if not lines:
         raise ConfigError(f"inference.trace: {path} has no requests")
-    columns = set(lines[0][1])
+    columns = set[str]().union(*(line for _, line in lines))
     form = next((one for one in _FORMS if columns >= {one.prompt, one.answer, *([one.mark] if one.mark else [])}), None)
     if form is None:
         raise ConfigError(
@@ -150,12 +152,12 @@ def _lines(path: str, content: bytes) -> Iterator[tuple[int, Line]]:
 
 
 def _of_json(path: str, text: str) -> Iterable[tuple[int, Line]]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             yield number, msgspec.json.decode(line, type=dict[str, Any])
-        except msgspec.DecodeError as fault:
+        except (msgspec.DecodeError, RecursionError) as fault:
             raise ConfigError(f"inference.trace: {path}, line {number}: no JSON object: {fault}") from fault
 
 
@@ -163,6 +165,10 @@ def _of_csv(path: str, text: str) -> Iterable[tuple[int, Line]]:
     reader = csv.DictReader(io.StringIO(text), strict=True, skipinitialspace=True)
     try:
         for line in reader:
+            if None in line:
+                raise ConfigError(
+                    f"inference.trace: {path}, line {reader.line_num}: the line has more values than there are columns"
+                )
             yield reader.line_num, line
     except csv.Error as fault:
         raise ConfigError(f"inference.trace: {path}, line {reader.line_num}: no CSV: {fault}") from fault
@@ -213,11 +219,13 @@ def _date(value: object) -> float:
     """Return the seconds of a date from 1970 on; NaN if the value is no date. Dates have no time zone, or UTC."""
     import numpy as np
 
+    text = str(value).removesuffix("+00:00").removesuffix("Z")
+    if not _DATE.fullmatch(text):
+        return math.nan
     try:
-        date = np.datetime64(str(value).removesuffix("+00:00").removesuffix("Z"), "us")
+        return float(np.datetime64(text, "us").astype(np.int64)) / 1e6
     except ValueError:
         return math.nan
-    return math.nan if np.isnat(date) else float(date.astype(np.int64)) / 1e6
 
 
 def _wrong(path: str, number: int, column: str, line: Line, expected: str) -> ConfigError:

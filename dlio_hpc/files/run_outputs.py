@@ -17,14 +17,17 @@ from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.base.units import listed
 from dlio_hpc.files import filesystem, safe_folders
 
+# Names of the files of KV caches: blocks, conversations, a pool, and those of LMCache's local disk backend and of its
+# file system adapter (core/kv_blocks.py).
+BLOCKS = r"[bs]\d+|pool|[\w.-]+@1@0@[0-9a-f]+@\w+\.pt|[\w.-]+@0x01000100@0@[0-9a-f]{64}\.(data|tmp)"
 # Paths that runs make in the folder, with a / at the end of folders. A metadata workload makes a folder for each epoch,
 # in it a tree for each rank or a shared one, and in the trees files and empty folders (core/loaders/metadata.py). A
 # checkpoint consists of files of ranks or of parts of a model (dataset/checkpoint_files.py), or of a folder of PyTorch
 # (core/checkpoint_modes/). Auxiliary files have the number of their rank. An inference workload makes a folder for each
-# epoch and rank, with files of blocks or conversations, or a pool, or with files of LMCache (core/kv_blocks.py).
+# epoch and rank, with the files of KV caches.
 _PATHS = re.compile(
     r"\d+/((\d+|shared)/(\d+/)*(f\d+\.\d+(\.r)?|d\d+\.\d+/)?)?"
-    r"|kv/(\d+/(\d+/([bs]\d+|pool|[\w.-]+@1@0@[0-9a-f]+@\w+\.pt|[\w.-]+@0x01000100@0@[0-9a-f]{64}\.(data|tmp))?)?)?"
+    rf"|kv/(\d+/(\d+/({BLOCKS})?)?)?"
     r"|rank\d{5,}-[\w.-]+"
     r"|(checkpoint\d{3,}-)?(rank\d{5,}-\d+|(layer_\d+-)?model_\d+_model_states|zero_pp_rank_\d+_mp_rank_\d+_\w+_states)"
     r"\.(ckpt|pt|weights\.h5)"

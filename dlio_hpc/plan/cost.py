@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError
@@ -248,6 +248,9 @@ def _require_space_of_blocks(run: Run, keys: InferenceKeys, ranks: int) -> str:
             f"{folder}: LMCache uses O_DIRECT only for blocks of a multiple of {unit:,} bytes (f_bsize of statvfs), "
             f"and a block has {keys.block_bytes:,}; change inference.block_tokens, or set inference.direct=false"
         )
+    if keys.search is not None:
+        most = structs.replace(keys, users=keys.most_users, search=None)
+        kv_tiers.require(most, kv_requests.of_rank(most, ranks, 0))
     free, wanted = filesystem.free(folder), kv_requests.most_bytes(keys, ranks)
     if free < wanted:
         raise ConfigError(

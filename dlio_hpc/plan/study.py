@@ -509,13 +509,14 @@ def _too_large() -> ConfigError:
 
 def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Workload], Workload]:
     """Return a function that adds the results of the scan to a workload with an existing dataset or a trace of
-    requests. The function returns other workloads unchanged. Each dataset is scanned once.
+    requests. The function returns other workloads unchanged. Each dataset and each trace is scanned once.
     """
     known: dict[bytes, Dataset] = {}
+    traces: dict[RequestTrace, RequestTrace] = {}
 
     def scanned(workload: Workload) -> Workload:
         if workload.inference is not None and workload.inference.trace is not None:
-            return _traced(workload, workload.inference, workload.inference.trace)
+            return _traced(workload, workload.inference, workload.inference.trace, traces)
         if workload.dataset.existing is None:
             return workload
         from dlio_hpc.dataset import dataset_scan  # imports numpy
@@ -531,13 +532,16 @@ def _scans(data: str, runs: str, report: Callable[[str], None]) -> Callable[[Wor
     return scanned
 
 
-def _traced(workload: Workload, keys: InferenceKeys, trace: RequestTrace) -> Workload:
-    """Return the workload with the results of the scan of its trace."""
-    from dlio_hpc.dataset import request_trace  # imports numpy
+def _traced(
+    workload: Workload, keys: InferenceKeys, trace: RequestTrace, known: dict[RequestTrace, RequestTrace]
+) -> Workload:
+    """Return the workload with the results of the scan of its trace. known: traces that were scanned before."""
+    from dlio_hpc.dataset import request_trace
 
-    described = request_trace.described(trace)
+    if trace not in known:
+        known[trace] = request_trace.described(trace)
     try:
-        return structs.replace(workload, inference=structs.replace(keys, trace=described))
+        return structs.replace(workload, inference=structs.replace(keys, trace=known[trace]))
     except ValueError as fault:
         raise ConfigError(f"inference.{fault}") from fault
 

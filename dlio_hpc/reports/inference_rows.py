@@ -1,7 +1,7 @@
 """Measurements of inference workloads as table rows and lines."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from dlio_hpc.base.safe_text import single_line
 from dlio_hpc.base.units import counted, format_seconds, format_size
@@ -11,8 +11,8 @@ from dlio_hpc.results.run_result import Distribution, InferenceSummary
 REQUESTS = ("requests", "served", "late", "tokens in memory", "on storage", "computed")
 BLOCKS = ("blocks", "number", "bytes", "MB/s of a rank")
 REQUESTS_LEGEND = (
-    "served: begun within inference.time. late: time to the first token above inference.target. tokens: of histories "
-    "and prompts, by where they were found."
+    "served: begun within inference.time, or within inference.target of its arrival. late: time to the first token "
+    "above inference.target. tokens: of histories and prompts, by where they were found."
 )
 BLOCKS_LEGEND = "MB/s of a rank: bytes / seconds with at least one block of the rank in flight, over all ranks."
 TRIES = ("epoch", "users", "requests", "late or unserved", "first token p99", "in time")
@@ -21,6 +21,16 @@ RUNS_LEGEND = (
     "MB/s: of a rank, while blocks are in flight. late: late or not served. storage: share of the bytes read that "
     "came from storage and not from memory of the nodes."
 )
+
+
+class Queue(Protocol):
+    """What requests waited for: a summary, or a try of a search."""
+
+    @property
+    def computation_share(self) -> float | None: ...
+
+    @property
+    def queue_share(self) -> float | None: ...
 
 
 def described(keys: InferenceKeys, nodes: str, repeats: str) -> str:
@@ -51,7 +61,10 @@ def _tokens(keys: InferenceKeys) -> str:
     if keys.trace is None:
         return f"prompts of {_lengths(keys.prompt)}, answers of {_lengths(keys.answer)}"
     text = f"tokens of {single_line(keys.trace.file)}"
-    return text if keys.trace.scan is None else f"{text} ({counted(keys.trace.scan.requests, 'request')})"
+    if keys.trace.scan is None:
+        return text
+    times = "" if keys.trace.has_arrivals else " without times of arrival"
+    return f"{text} ({counted(keys.trace.scan.requests, 'request')}{times})"
 
 
 def _lengths(lengths: Lengths | None) -> str:
@@ -110,10 +123,14 @@ def takes(summary: InferenceSummary) -> list[tuple[str, Distribution | None]]:
 def facts(keys: InferenceKeys, summary: InferenceSummary) -> Iterator[tuple[str, str]]:
     """Yield the facts about the requests that are not in the tables."""
     if not summary.is_sustained:
-        yield "queue", f"{NOT_SUSTAINED}; the times above are those of requests that were served"
+        yield "queue", f"{NOT_SUSTAINED}; mean times are those of requests that were served"
     if summary.requests > summary.served:
         left = summary.requests - summary.served
-        yield "unserved", f"{left:,} of {summary.requests:,} requests had not begun when inference.time was over"
+        yield (
+            "unserved",
+            f"{left:,} of {summary.requests:,} requests had not begun inference.target after they arrived; they count "
+            "as the longest, so that quantiles of the first token that fall among them are too low",
+        )
     if 0 < summary.served < _ENOUGH:
         yield (
             "few",
@@ -143,8 +160,8 @@ _FILES = {
 }  # fmt: skip
 # Number of requests from which on some are above the 99th percentile.
 _ENOUGH = 200
-# Share of the time to the first token above which the queue is explained, and share of the time of slots from which on
-# storage limits the number of users.
+# Share of the time to the first token above which the queue is explained, and shares of the time to the first token and
+# of the time of slots from which on the queue and computation limit the number of users.
 _QUEUED, _LIMITS = 0.2, 0.5
 NOT_SUSTAINED = "not sustained: more requests wait than the rank has slots, and their number grows"
 
@@ -157,7 +174,7 @@ def sentence(summaries: Sequence[InferenceSummary], keys: InferenceKeys) -> str:
     requests, served = (sum(getattr(one, name) for one in summaries) for name in ("requests", "served"))
     sums = {name: sum(_total(one, name) for one in summaries) for name in ("ttft_s", "queue_s", "load_s", "prefill_s")}
     text = f"{' '.join([*(_searched(one, keys) for one in searched), ''])}Served {served:,} of {requests:,} requests"
-    worst = max(summaries, key=lambda one: one.ttft_s.p99 if one.ttft_s else 0.0)
+    worst = max(summaries, key=_lateness)
     if worst.ttft_s is not None and sums["ttft_s"]:
         shares = (
             f"{name} {100 * sums[part] / sums['ttft_s']:.0f} %"
@@ -177,6 +194,14 @@ def sentence(summaries: Sequence[InferenceSummary], keys: InferenceKeys) -> str:
     return text
 
 
+def _lateness(summary: InferenceSummary) -> tuple[bool, int, float]:
+    """Return a key that sorts repeats by their times to the first token: those with an unknown p99 are the last ones,
+    and among these those with the most requests that were not served.
+    """
+    p99 = summary.first_token("p99")
+    return p99 is None, summary.requests - summary.served if p99 is None else 0, p99 or 0.0
+
+
 def _quantile(summary: InferenceSummary, name: Literal["p50", "p99"]) -> str:
     """Return a quantile of the time to the first token as text. If it is the time of a request that was not served, it
     is longer than all others.
@@ -191,36 +216,38 @@ def _holder(summaries: Sequence[InferenceSummary]) -> str:
     held = sum(one.held_s or 0.0 for one in summaries)
     if not held:
         return ""
-    by_reads = sum(_total(one, "load_s") for one in summaries) / held
-    by_storage = sum(one.held_by_storage_s or 0.0 for one in summaries) / held
-    by_writes = max(0.0, by_storage - by_reads)
+    names = ("held_by_reads_s", "held_by_writes_s", "held_by_computation_s")
+    reads, writes, computation = (sum(getattr(one, name) or 0.0 for one in summaries) / held for name in names)
+    rest = max(0.0, 1 - reads - writes - computation)
     return (
-        f" Slots were held by reads for {100 * by_reads:.0f} % of their time, by writes for {100 * by_writes:.0f} %, "
-        f"and by computation and the rest for {100 * max(0.0, 1 - by_storage):.0f} %."
+        f" Slots were held by reads for {100 * reads:.0f} % of their time, by writes for {100 * writes:.0f} %, by "
+        f"computation for {100 * computation:.0f} %, and by waits for other requests for {100 * rest:.0f} %."
     )
 
 
-def limited_by(shares: Sequence[float | None]) -> str:
-    """Return a sentence if computation, and not storage, limits the number of users. shares: shares of the time of the
-    slots that storage took, with numbers of users that are too large.
+def limited_by(queues: Sequence[Queue]) -> str:
+    """Return a sentence if computation, and not storage, limits the number of users: requests wait for slots most of
+    the time to their first token, and computation holds the slots most of their time. queues: those of numbers of users
+    that are too large.
     """
-    known = [share for share in shares if share is not None]
-    if not known or max(known) >= _LIMITS:
+    known = [one.computation_share for one in queues if one.computation_share is not None]
+    waits = [one.queue_share for one in queues if one.queue_share is not None]
+    if not known or not waits or min(*known, *waits, 1.0) < _LIMITS:
         return ""
     return (
-        " Slots and computation limit the users, and not storage: it held the slots for "
-        f"{100 * max(known):.0f} % of their time."
+        " Slots and computation limit the users, and not storage: computation held the slots for "
+        f"{100 * min(known):.0f} % of their time."
     )
 
 
 def _searched(summary: InferenceSummary, keys: InferenceKeys) -> str:
     """Return a sentence on the result of a search. The requests that are reported are those of this number of users."""
     too_large = min((one.users for one in summary.tries if not one.is_in_time), default=None)
-    limit = limited_by([one.storage_share for one in summary.tries if one.users == too_large])
+    limit = limited_by([one for one in summary.tries if one.users == too_large])
     lead = f"Users in time (99 % of the first tokens within {format_seconds(keys.target)})"
     few = f" (of {counted(summary.requests, 'request')}; 99 % needs 100)" if not summary.has_enough else ""
     if not summary.users_in_time:
-        return f"{lead}: fewer than {summary.users:,}, the smallest number tried{few}.{limit}"
+        return f"{lead}: fewer than {summary.users:,}, the smallest number tried.{limit}"
     if too_large is None:
         return f"{lead}: {summary.users_in_time:,} and perhaps more{few}; no larger number was tried."
     return f"{lead}: {summary.users_in_time:,}{few}; {too_large:,} are too many.{limit}"

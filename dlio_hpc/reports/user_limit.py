@@ -13,23 +13,21 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import inference_rows
 from dlio_hpc.results.run_result import InferenceSummary
 
-# Least number of requests of which one is a hundredth.
-_ENOUGH = 100
-
 
 class _Level(NamedTuple):
     """A number of users that was measured. p99_s: largest 99th percentile of the time to the first token among the
     repeats; None if a repeat did not serve 99 % of its requests. is_met: whether all repeats were in time
-    (InferenceSummary.is_in_time). shares: share of the time of the slots that storage took, for each repeat. requests:
-    least number of requests of a repeat.
+    (InferenceSummary.is_in_time). repeats: their summaries. fewest_requests: number of requests of the repeat with the
+    fewest. has_enough: whether they can show 99 %.
     """
 
     users: int
     p99_s: float | None
     target_s: float
     is_met: bool
-    shares: tuple[float | None, ...]
-    requests: int
+    repeats: Sequence[InferenceSummary]
+    fewest_requests: int
+    has_enough: bool
 
     @property
     def text(self) -> str:
@@ -56,6 +54,8 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
             is_apart = run.run.kind != "measure" or run.run.load is not None
             if keys is None or keys.search is not None or is_apart:
                 continue
+            if keys.trace is not None and keys.trace.has_arrivals:
+                continue  # users do not change the load
             same = structs.replace(run.run.workload, inference=structs.replace(keys, users=1))
             others = serialization.encode(same), job.plan.nodes, job.plan.ranks_per_node
             groups.setdefault(others, {}).setdefault(keys.users, []).append(run)
@@ -75,7 +75,7 @@ def _unusable(job: JobOutcome, run: RunOutcome) -> str | None:
     """Return the reason why a run says nothing about the users that storage serves; None if there is none."""
     if job_outcome.run_fault(job, run) is not None or _served(run) is None:
         return f"{run.name} has no valid result"
-    if run.storage is not None and run.storage.outcome() != "storage":
+    if run.storage is not None and run.storage.outcome() in ("cached", "unknown"):
         return f"the bytes of {run.name} may not have come from storage"
     return None
 
@@ -103,8 +103,8 @@ def _levels(runs: dict[int, list[RunOutcome]]) -> list[_Level]:
         times = [p99 for one in summaries if (p99 := one.first_token("p99")) is not None]
         p99_s = max(times) if len(times) == len(summaries) else None
         is_met = all(one.is_in_time for one in summaries)
-        shares, least = tuple(one.storage_share for one in summaries), min(one.requests for one in summaries)
-        levels.append(_Level(users, p99_s, float(keys.target), is_met, shares, least))
+        fewest, has_enough = min(one.requests for one in summaries), all(one.has_enough for one in summaries)
+        levels.append(_Level(users, p99_s, float(keys.target), is_met, summaries, fewest, has_enough))
     return levels
 
 
@@ -118,16 +118,16 @@ def _sentence(levels: Sequence[_Level], where: str) -> str:
         few = _few(levels[-1])
         return f"{lead}: {levels[-1].users} and perhaps more{few}; no larger number was measured."
     failed = levels[met]
-    limit = inference_rows.limited_by(failed.shares)
-    if not met:
-        return f"{lead}: fewer than {failed.users}: {failed.text}.{limit}"
+    limit = inference_rows.limited_by(failed.repeats)
     others = [str(level.users) for level in levels[met + 1 :] if level.is_met]
     odd = f" But {listed(others)} met it, so the noise is large." if others else ""
+    if not met:
+        return f"{lead}: fewer than {failed.users}: {failed.text}.{odd}{limit}"
     return f"{lead}: {levels[met - 1].users}{_few(levels[met - 1])}; with {failed.users}: {failed.text}.{odd}{limit}"
 
 
 def _few(level: _Level) -> str:
     """Return a remark if a repeat had so few requests that they cannot show 99 %."""
-    if level.requests >= _ENOUGH:
+    if level.has_enough:
         return ""
-    return f" (of {counted(level.requests, 'request')} in a repeat; 99 % needs {_ENOUGH})"
+    return f" (of {counted(level.fewest_requests, 'request')} in a repeat; 99 % needs 100)"

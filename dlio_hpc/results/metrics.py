@@ -257,7 +257,11 @@ METRICS: dict[MetricName, Metric] = {
         "largest number of users whose requests have their first token within inference.target (99 %), are all served, "
         "and do not queue up", "numbers of users that the epochs of a search try",
         f"{_NOT_INFERENCE}; inference.search is not set; fewer than 100 requests were made with this number of users",
-        _served(lambda one: None if one.users_in_time is None or not one.has_enough else float(one.users_in_time)),
+        _served(
+            lambda one: None
+            if one.users_in_time is None or (one.users_in_time and not one.has_enough)
+            else float(one.users_in_time)
+        ),
     ),
     "late_share": Metric(
         "late requests", "share", False,

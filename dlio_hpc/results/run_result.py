@@ -345,8 +345,10 @@ class UserTry(Struct, frozen=True):
     """Number of requests that arrived."""
     not_in_time: int = 0
     """Number of requests that were late or not served."""
-    storage_share: float | None = None
-    """Share of the time for which requests held their slots in which they read or wrote blocks; null: unknown."""
+    computation_share: float | None = None
+    """Share of emulated computation in the time for which requests held their slots; null: unknown."""
+    queue_share: float | None = None
+    """Share of the wait in the queue in the times to the first token; null: unknown."""
 
 
 class InferenceSummary(Struct, frozen=True):
@@ -392,7 +394,9 @@ class InferenceSummary(Struct, frozen=True):
     nothing was read.
     """
     ttft_s: Distribution | None
-    """Time to the first token of served requests, from a histogram with eight bins per octave; null: none was served.
+    """Time to the first token, from a histogram with eight bins per octave; null: no request was served. The mean and
+    the maximum are those of served requests. Quantiles are over all requests, and requests that were not served count
+    as the longest: a quantile that falls among them is too low.
     """
     queue_s: Distribution | None
     """Part of ttft_s in which a request waits for a slot, for the request before it in its conversation, or for a block
@@ -424,8 +428,14 @@ class InferenceSummary(Struct, frozen=True):
     """The numbers of users that a search has tried, in their order; empty: no search."""
     held_s: float | None = None
     """Seconds for which requests held their slots, over all slots: from their start to the end of their answer."""
-    held_by_storage_s: float | None = None
-    """Part of held_s in the system calls that read and write blocks."""
+    held_by_reads_s: float | None = None
+    """Part of held_s in the system calls that read blocks."""
+    held_by_writes_s: float | None = None
+    """Part of held_s by which writing and removing blocks delays the end of answers."""
+    held_by_computation_s: float | None = None
+    """Part of held_s in emulated computation. What is left of held_s are waits for blocks of other requests, and the
+    cost of dlio-hpc.
+    """
 
     @property
     def not_in_time(self) -> int:
@@ -445,11 +455,16 @@ class InferenceSummary(Struct, frozen=True):
         return self.requests * _LATE >= 1
 
     @property
-    def storage_share(self) -> float | None:
-        """Share of the time for which requests held their slots in which they read or wrote blocks."""
-        if not self.held_s or self.held_by_storage_s is None:
+    def computation_share(self) -> float | None:
+        """Share of emulated computation in the time for which requests held their slots."""
+        if not self.held_s or self.held_by_computation_s is None:
             return None
-        return min(1.0, self.held_by_storage_s / self.held_s)
+        return min(1.0, self.held_by_computation_s / self.held_s)
+
+    @property
+    def queue_share(self) -> float | None:
+        """Share of the wait in the queue in the times to the first token of served requests."""
+        return self.queue_s.mean / self.ttft_s.mean if self.queue_s and self.ttft_s and self.ttft_s.mean else None
 
     def first_token(self, quantile: Literal["p50", "p95", "p99"]) -> float | None:
         """Return a quantile of the time to the first token over all requests; None if so many of them were not served

@@ -82,7 +82,8 @@ class Measurement(Struct, frozen=True):
     metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance: other
     activity on the nodes of the run; None if it was not recorded. remarks: sentences on computation and epochs that
     took far longer than expected. job: name of the job that made the measurement; empty in entries of earlier versions.
-    In a study of several nights, the name contains the number of the night (nights.job_name).
+    In a study of several nights, the name contains the number of the night (nights.job_name). requests: number of
+    requests of an inference workload; None for other workloads.
     """
 
     run: str
@@ -104,6 +105,7 @@ class Measurement(Struct, frozen=True):
     disturbance: Disturbance | None = None
     remarks: tuple[str, ...] = ()
     job: str = ""
+    requests: int | None = None
 
     @property
     def is_good(self) -> bool:
@@ -413,6 +415,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         disturbance=None if result is None else result.disturbance,
         remarks=() if result is None else tuple(disturbance_check.remarks(result)),
         job=outcome.job.job,
+        requests=summary.inference.requests if summary is not None and summary.inference is not None else None,
     )
 
 

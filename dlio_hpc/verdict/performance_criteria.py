@@ -44,6 +44,8 @@ _SLOWDOWNS: dict[str, tuple[str, str, tuple[tuple[MetricName, ...], ...]]] = {
         (("read_p99_s",), ("kv_read_p99_s", "ttft_p99_s")),
     ),
 }
+# Number of requests in a run without which a quantile of the time to the first token is not known to meet a limit.
+_REQUESTS: dict[MetricName, int] = {"ttft_p95_s": 20, "ttft_p99_s": 100}
 # Limits on shares that are computed from several runs. For each YAML key: the metric, its label, and whether the limit
 # is a minimum.
 _SPECIAL = {
@@ -226,7 +228,13 @@ def _check(
 
 
 def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: NightSpread) -> Check:
-    return _values(required, group, metric, group.values(metric), prior)
+    check = _values(required, group, metric, group.values(metric), prior)
+    fewest = min((run.run.requests for run in group.runs if run.run.requests is not None), default=0)
+    needed = _REQUESTS.get(metric, 0)
+    if check.outcome != "pass" or fewest >= needed:
+        return check
+    text = f"a run has {counted(fewest, 'request')}, and this quantile needs {needed}; set a longer inference.time"
+    return structs.replace(check, outcome="inconclusive", text=text)
 
 
 def _slowdown(required: Limit, group: CriterionGroup, groups: Sequence[CriterionGroup], prior: NightPrior) -> Check:
@@ -237,11 +245,19 @@ def _slowdown(required: Limit, group: CriterionGroup, groups: Sequence[Criterion
     bases = [other for other in groups if (other.key, other.data) == (key, group.data)]
     alternatives = _SLOWDOWNS[required.key][-1]
     metrics = next((names for names in alternatives if any(map(group.values, names))), alternatives[0])
-    slowdowns = {name: _slowdowns(name, group, bases) for name in metrics if group.values(name)} or {metrics[0]: []}
-    metric = max(slowdowns, key=lambda name: statistics.median([value for _, value in slowdowns[name]] or [0.0]))
+    known = [name for name in metrics if any(one.values(name) for one in (group, *bases))] or metrics[:1]
+    slowdowns = {name: _slowdowns(name, group, bases) for name in known}
+    metric = max(slowdowns, key=lambda name: _severity([value for _, value in slowdowns[name]], len(group.runs)))
     if len(slowdowns) > 1:
         required = required._replace(label=f"{required.label} ({METRICS[metric].noun}, the most slowed)")
     return _values(required, group, "slowest_rank_ratio", slowdowns[metric], prior(group.key, metric))
+
+
+def _severity(slowdowns: Sequence[float], runs: int) -> float:
+    """Return how severe the slowdowns of a metric are: their median, or infinity if a run lacks the metric, for example
+    because its requests were not served. runs: number of runs.
+    """
+    return math.inf if len(slowdowns) < runs else statistics.median(slowdowns)
 
 
 def _slowdowns(metric: MetricName, group: CriterionGroup, bases: Sequence[CriterionGroup]) -> list[tuple[Ran, float]]:

@@ -160,7 +160,7 @@ def test_the_verdict_names_each_victim_once_by_its_simplest_cause() -> None:
         _judged("a", "b", slowdown=1.1, high=1.2),
         _judged("a", "c", slowdown=2.9, high=3.1),
         _judged("a", "b", "c", slowdown=3.0, high=3.2),
-        _judged("b", "a", slowdown=1.5, high=1.6),
+        _judged("b", "a", slowdown=8.5, high=9.6),
         _judged("b", "a", "c", slowdown=12.34, high=13.0),
         _judged("d", "a", slowdown=1.2, high=1.7, verdict="same"),
         _judged("e", "a", slowdown=1.0, high=1.1, verdict="same"),

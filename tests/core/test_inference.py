@@ -17,8 +17,8 @@ from msgspec import structs
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError, DlioError, InfrastructureError, InvalidRun
 from dlio_hpc.config import site, workload
-from dlio_hpc.config.inference_keys import CacheModel, InferenceKeys, Lengths
-from dlio_hpc.core import cache_accounting, distributions, kv_blocks, kv_record, kv_serving, kv_summary, own_cost
+from dlio_hpc.config.inference_keys import CacheModel, InferenceKeys, Lengths, UserSearch
+from dlio_hpc.core import cache_accounting, clock, distributions, kv_blocks, kv_record, kv_serving, kv_summary, own_cost
 from dlio_hpc.core.kv_blocks import BlockFiles, BlockPool, Span
 from dlio_hpc.core.kv_record import InferenceRecord
 from dlio_hpc.core.kv_serving import KVServing, Served
@@ -28,7 +28,7 @@ from dlio_hpc.dataset.kv_requests import KVRequest
 from dlio_hpc.dataset.kv_tiers import BlockPlace, KVPlan
 from dlio_hpc.files import filesystem, run_outputs, storage_proofs
 from dlio_hpc.plan import cost
-from dlio_hpc.results.run_result import InferenceSummary
+from dlio_hpc.results.run_result import InferenceSummary, UserTry
 from tests.support import planning
 from tests.support.ranks import work_on_ranks
 
@@ -185,8 +185,22 @@ def test_slots_read_at_the_same_time(tmp_path: Path) -> None:
     assert rate > 2 * _BLOCK / 0.05 / 1e6  # as several reads are in flight
 
 
-def test_requests_that_no_slot_has_begun_in_time_are_not_served(tmp_path: Path) -> None:
-    keys = _keys(system_prompt=0, slots=1, time=units.Seconds(0.12))
+def test_a_request_at_the_end_of_an_epoch_is_served(tmp_path: Path) -> None:
+    """Two requests arrive just before the end, while the only slot is busy. Neither is late, and no queue grows."""
+    keys = _keys(system_prompt=0, slots=1, time=units.Seconds(0.3))
+    first, early = _one_block(0, 0.26)
+    others = [one for user in (1, 2) for one in _one_block(user, 0.29)]
+    requests = [first, others[0], others[2], early, others[1], others[3]]
+    _, served = _served(tmp_path, keys, _plan(keys, *requests), kind=_Slow)
+    summary = _summary(served, keys)
+    assert (summary.requests, summary.served, summary.late) == (3, 3, 0)
+    assert summary.is_in_time
+    assert served is not None
+    assert served.record.columns[kv_record.END_QUEUE] == 0, "they have not waited for a while"
+
+
+def test_requests_that_wait_longer_than_users_accept_are_not_served(tmp_path: Path) -> None:
+    keys = _keys(system_prompt=0, slots=1, time=units.Seconds(0.12), target=units.Seconds(0.05))
     _, served = _served(tmp_path, keys, _plan(keys, *_of_users(6)), kind=_Slow)
     summary = _summary(served, keys)
     assert summary.requests == 6
@@ -375,6 +389,10 @@ def test_the_file_system_of_the_blocks_is_counted(tmp_path: Path) -> None:
 def test_the_summary_adds_ranks_and_epochs() -> None:
     keys = _keys(slots=2)
     columns = np.zeros((2, 3, kv_record.COLUMNS))
+    columns[..., kv_record.HELD_S], columns[..., kv_record.COMPUTED_S] = 4.0, 1.5
+    columns[..., kv_record.OVERRUN_S], columns[1, 2, kv_record.HELD_S] = 0.25, 9.0
+    for kind, total in ((kv_record.LOAD, 0.7), (kv_record.READ, 70.0), (kv_record.WRITE, 90.0)):
+        columns[..., kv_record.SUMS + 2 * kind] = total
     columns[..., kv_record.BEGAN], columns[..., kv_record.ENDED] = 1.0, 3.0
     columns[0, 0, kv_record.ENDED] = 4.0
     columns[..., kv_record.ARRIVED], columns[..., kv_record.SERVED], columns[..., kv_record.LATE] = 10, 9, 2
@@ -389,6 +407,9 @@ def test_the_summary_adds_ranks_and_epochs() -> None:
     assert summary.tokens_per_s == pytest.approx(6000 * 4 / 6.0)
     assert summary.write_MBps is None
     assert summary.ttft_s is None
+    assert (summary.held_s, summary.held_by_computation_s, summary.held_by_writes_s) == (29.0, 9.0, 1.5)
+    assert summary.held_by_reads_s == pytest.approx(4.2)
+    assert summary.computation_share == pytest.approx(9 / 29)
     assert summary.is_sustained
     for half, end, is_sustained in ((0, 2, True), (3, 3, True), (2, 3, False)):
         columns[1, 2, kv_record.HALF_QUEUE], columns[1, 2, kv_record.END_QUEUE] = half, end
@@ -423,3 +444,50 @@ def test_links_in_the_folder_of_blocks_are_not_followed(tmp_path: Path, layout: 
     assert sorted(os.listdir(tmp_path / "others")) == ["b3", "pool", "s3"]
     assert os.listdir(tmp_path / "kv" / "moved") == []
     assert (tmp_path / "own").read_text() == "mine"
+
+
+def test_quantiles_count_requests_that_were_not_served_as_the_longest() -> None:
+    """Of 100 requests, 97 have their first token after 0.1 s, and three are not served. Two of the others are late."""
+    keys = _keys(target=units.Seconds(1), search=UserSearch(8))
+    columns = np.zeros((1, 2, kv_record.COLUMNS))
+    columns[..., kv_record.ARRIVED], columns[..., kv_record.SERVED], columns[..., kv_record.LATE] = 100, 97, 2
+    columns[..., kv_record.USERS], columns[..., kv_record.HELD_S], columns[..., kv_record.COMPUTED_S] = 7, 10.0, 4.0
+    for kind, total, longest in ((kv_record.TTFT, 9.7, 0.3), (kv_record.QUEUE, 2.91, 0.2)):
+        columns[..., kv_record.SUMS + 2 * kind], columns[..., kv_record.SUMS + 2 * kind + 1] = total, longest
+    histograms = np.zeros((1, 2, kv_record.KINDS, 272), np.int64)
+    histograms[0, :, kv_record.TTFT] = histograms[0, :, kv_record.QUEUE] = distributions.histogram(np.full(97, 0.1))
+    summary = kv_summary.of_ranks(columns, histograms, keys)
+    assert summary is not None
+    assert summary.ttft_s is not None
+    assert summary.ttft_s.mean == pytest.approx(0.1)
+    assert summary.first_token("p50") == pytest.approx(0.1, rel=0.05)
+    assert summary.first_token("p95") == pytest.approx(0.1, rel=0.05)
+    assert (summary.first_token("p99"), summary.ttft_s.p99) == (None, 0.3)
+    for one in summary.tries:
+        assert one == UserTry(7, None, False, 100, 5, one.computation_share, one.queue_share)
+        assert (one.computation_share, one.queue_share) == (0.4, pytest.approx(0.3))
+    assert len(summary.tries) == 2
+
+
+def test_what_writes_add_to_an_answer_is_theirs(tmp_path: Path) -> None:
+    """A write of 50 ms delays an answer only as far as the computation of its tokens does not take as long."""
+
+    class Slow(BlockFiles):
+        def write(self, place: BlockPlace, data: memoryview) -> Span:
+            began, _ = super().write(place, data)
+            time.sleep(0.05)
+            return began, clock.now()
+
+    for number, (decode, overrun) in enumerate(((0.0, 0.1), (0.04, 0.0))):
+        (tmp_path / str(number)).mkdir()
+        keys = _keys(
+            system_prompt=0, slots=1, time=units.Seconds(5), decode=units.Seconds(decode), target=units.Seconds(5)
+        )
+        request = KVRequest(0.001, 0, 0, 0, 0, 2, 8)  # blocks are full after 2 and 6 tokens of the answer
+        _, served = _served(tmp_path / str(number), keys, _plan(keys, request), kind=Slow)
+        summary = _summary(served, keys)
+        assert summary.blocks_written == 2
+        assert summary.held_by_writes_s == pytest.approx(overrun, abs=0.03)
+        assert summary.held_by_computation_s == pytest.approx(8 * decode, abs=0.01)
+        assert summary.held_s is not None
+        assert summary.held_s == pytest.approx(8 * decode + overrun, abs=0.05)

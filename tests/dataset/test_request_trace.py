@@ -48,10 +48,15 @@ _FORMS = {
         {"timestamp": 28482, "input_length": 90, "output_length": 5},
     ]),
     "Qwen-Bailian": _json([
-        {"chat_id": 1, "timestamp": 61.25, "input_length": 100, "output_length": 20},
-        {"chat_id": 2, "timestamp": 65.75, "input_length": 7, "output_length": 1},
-        {"chat_id": 3, "timestamp": 62.25, "input_length": 90, "output_length": 5},
+        {"chat_id": 1, "timestamp": 61.25, "input_length": 100, "output_length": 20, "hash_ids": [1, 2, 3, 4, 5, 6, 7]},
+        {"chat_id": 2, "timestamp": 65.75, "input_length": 7, "output_length": 1, "hash_ids": [8]},
+        {"chat_id": 3, "timestamp": 62.25, "input_length": 90, "output_length": 5, "hash_ids": [1, 2, 3, 4, 5, 9]},
     ]),
+    "lines with odd separators": (
+        '{"prompt": 100, "answer": 20, "arrival": 0, "note": "a\u2028b"}\n\n'
+        '{"prompt": 7, "answer": 1, "arrival": 4.5}\r\n'
+        '{"prompt": 90, "answer": 5, "arrival": 1}'
+    ),
 }  # fmt: skip
 
 
@@ -131,6 +136,7 @@ def test_prompts_share_the_blocks_of_a_common_beginning(tmp_path: Path) -> None:
     assert [one.computed_tokens for one in plan.requests] == [1024, 100, 188, 1024, 0]
     assert [len(one.writes) for one in plan.requests] == [4, 0, 1, 4, 0]
     assert plan.requests[2].writes[0].token == 68, "a block of 188 tokens of the prompt and 68 of the answer"
+    assert len({name for one in plan.requests for name in one.reads}) == 4
     assert plan.requests[4].reads == tuple(write.serial for write in plan.requests[0].writes)
 
 
@@ -146,10 +152,22 @@ _REFUSED = {
     "huge": ("prompt,answer\n1e300,1\n", "line 2: prompt is '1e300'"),
     "not finite": ("arrival,prompt,answer\nnan,5,1\n", "line 2: arrival is 'nan'; expected a time as a number"),
     "no date": ("TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,5,1\n", "line 2: TIMESTAMP is .*expected a date"),
+    "now": ("TIMESTAMP,ContextTokens,GeneratedTokens\nnow,5,1\n", "line 2: TIMESTAMP is 'now'; expected a date"),
+    "an offset": (
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00+02:00,5,1\n", "expected a date such as 2024",
+    ),
+    "deep": ('{"prompt": ' + "[" * 100_000, "line 1: no JSON object"),
+    "a comment": ("# my trace\nprompt,answer\n1,2\n", "line 2: the line has more values"),
     "no JSON": ('{"input_length": 1, "output_length": 1}\n{]\n', "line 2: no JSON object"),
     "too few hashes": (
         '{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1]}',
         "line 1: hash_ids is .1.; expected 2",
+    ),
+    "too many values": ("prompt,answer,arrival\n5,6,4,9\n", "line 2: the line has more values than there are columns"),
+    "too many values of unknown columns": ("a,b\n1,2,3\n", "line 2: the line has more values"),
+    "times on some lines": (
+        '{"prompt": 1, "answer": 2}\n{"prompt": 1, "answer": 2, "arrival": 5}\n',
+        "line 1: arrival is None; expected a time",
     ),
     "no text": (b"prompt,answer\n\xff\xfe,1\n", "is no text file"),
 }  # fmt: skip
@@ -186,6 +204,7 @@ def test_a_changed_trace_is_noticed(tmp_path: Path) -> None:
         ("own", {"prompt": Lengths(mean=5)}, "set prompt=null"),
         ("own", {"search": UserSearch(8)}, "vary trace.speed"),
         ("own", {"time": units.Seconds(6)}, "end after 4.5 s"),
+        ("fast", {"time": units.Seconds(3)}, "end after 2.25 s"),
         ("prompt,answer\n8,8\n", {}, "has no times of arrival"),
         ("prompt,answer\n1,1\n", {"interval": units.Seconds(1)}, "fill no block"),
         ("hashes", {"turns": 2}, "turns=1"),
@@ -199,7 +218,8 @@ def test_keys_that_do_not_fit_a_trace_are_refused(
 ) -> None:
     hashes = '{"timestamp": 4600, "input_length": 9, "output_length": 9, "hash_ids": [1]}\n'
     hashes += hashes.replace("4600", "0")
-    trace = _scanned(tmp_path / "t", _FORMS.get(content, hashes if content == "hashes" else content))
+    texts = {**_FORMS, "hashes": hashes, "fast": _FORMS["own"]}
+    trace = _scanned(tmp_path / "t", texts.get(content, content), speed=2.0 if content == "fast" else 1.0)
     with pytest.raises(ValueError, match=message):
         _keys(trace, **given)
 

@@ -4,14 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dlio_hpc.base import units
 from dlio_hpc.base.errors import ConfigError
 from dlio_hpc.config.inference_keys import InferenceKeys
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.dataset import kv_requests
+from dlio_hpc.dataset import kv_requests, kv_tiers
 from dlio_hpc.files import filesystem
-from dlio_hpc.plan import planned
+from dlio_hpc.plan import cost, planned
 from dlio_hpc.plan.options import Options
 
 _CHAT = "kv_cache_llama3_8b"
@@ -54,6 +55,49 @@ def test_auto_keeps_the_keys_that_the_user_sets(tmp_path: Path) -> None:
     assert (made.train.epochs, made.inference.search.most, made.inference.users) == (5, 64, 8)
 
 
+def test_auto_keeps_what_sections_set(tmp_path: Path) -> None:
+    made = _workload(tmp_path, users="auto", overrides=("train={epochs: 3}",))
+    assert made.train.epochs == 3
+    section = "inference={users: 2, time: 1, interval: 1, prompt: {mean: 999}, answer: {mean: 9}, search: {most: 12}}"
+    keys = _keys(tmp_path, users="auto", overrides=(section,))
+    assert keys.search is not None
+    assert keys.search.most == 12
+
+
+def test_auto_tries_no_more_users_than_can_be_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystem, "free", lambda _: 1 << 60)
+    keys = _keys(tmp_path, users="auto", overrides=("inference.interval=1 s",))
+    assert keys.search is not None
+    assert keys.search.most == int(10**6 / (30 + 1.5))
+    monkeypatch.setattr(kv_tiers, "_MOST_BLOCKS", 100_000)
+    for nodes in (1, 3):
+        keys = _keys(tmp_path, users="auto", ranks_per_node=(1,), nodes=(nodes,))
+        assert keys.search is not None
+        whole = structs.replace(keys, users=keys.search.most, search=None)
+        blocks = sum(one.tokens // 16 for one in kv_requests.of_rank(whole, nodes, 0))
+        assert 25_000 < blocks <= 100_000
+
+
+def test_a_search_that_cannot_be_planned_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv_tiers, "_MOST_BLOCKS", 20_000)
+    options = Options(
+        workload=_CHAT, site="local", runs=tmp_path / "runs", data=tmp_path / "data", ranks_per_node=(1,),
+        overrides=("inference.search.most=4000", "train.epochs=3", "inference.capacity=1 GiB"),
+    )  # fmt: skip
+    (job,) = planned.draft(options).jobs
+    with pytest.raises(ConfigError, match="blocks with their histories"):
+        cost.require_space(job.runs[-1], 1)
+
+
+def test_auto_with_the_times_of_a_trace_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("arrival,prompt,answer\n0,99,9\n30,99,9\n")
+    own = ("inference.prompt=null", "inference.answer=null", f"inference.trace.file={tmp_path / 't.csv'}")
+    with pytest.raises(ConfigError, match=r"vary the load with -P inference\.trace\.speed"):
+        _workload(tmp_path, users="auto", overrides=(*own, "inference.interval=null"))
+    with pytest.raises(ConfigError, match=r"inference\.trace: it has the times of requests"):
+        _workload(tmp_path, users="auto", overrides=own)
+
+
 def test_a_capacity_that_fits_limits_no_users(tmp_path: Path) -> None:
     search = _keys(tmp_path, users="auto", overrides=("inference.capacity=64 MiB",)).search
     assert search is not None
@@ -65,8 +109,23 @@ def test_a_capacity_that_fits_limits_no_users(tmp_path: Path) -> None:
     [
         ({"name": "demo", "users": "8"}, "for an inference workload, such as kv_cache"),
         ({"name": "demo", "ttft": units.Seconds(1)}, "for an inference workload, such as kv_cache"),
-        ({"users": "8", "overrides": ("inference.users=9",)}, "-S inference.users: --users or --ttft sets this key"),
-        ({"ttft": units.Seconds(1), "overrides": ("inference.target=2s",)}, "-S inference.target: --users or --ttft"),
+        (
+            {"users": "8", "overrides": ("inference.users=9",)},
+            "inference.users: --users or --ttft sets this key, and -S",
+        ),
+        ({"users": "8", "sweeps": ("inference.users=9,10",)}, "inference.users: --users or --ttft sets this key"),
+        ({"ttft": units.Seconds(1), "sweeps": ("inference.target=1s,2s",)}, "inference.target: --users or --ttft"),
+        ({"users": "auto", "sweeps": ("inference.users=9,10",)}, "--users auto searches for the number of users"),
+        ({"users": "auto", "overrides": ("inference.search=null",)}, "leave -S inference.search=null out"),
+        (
+            {
+                "users": "8",
+                "overrides": ("inference={users: 9, time: 1, interval: 1, prompt: {mean: 9}, answer: {mean: 9}}",),
+            },
+            "inference.users: --users or --ttft sets this key",
+        ),
+        ({"ttft": units.Seconds(0)}, "target: set the time to the first token"),
+        ({"ttft": units.Seconds(1), "overrides": ("inference.target=2s",)}, "inference.target: --users or --ttft"),
     ],
 )
 def test_other_uses_are_refused(tmp_path: Path, given: dict[str, Any], message: str) -> None:

@@ -70,12 +70,14 @@ def test_the_first_sentences_name_the_parts_of_the_time(tmp_path: Path) -> None:
 
 
 def test_a_queue_is_explained_by_what_held_the_slots(tmp_path: Path) -> None:
-    """Requests wait because others write: 100 requests with 0.15 s of reads, 12 s of writes, and 20 s in slots."""
-    waiting = _requests(queue_s=_times(0.1), ttft_s=_times(0.28), held_s=60.0, held_by_storage_s=27.0)
+    waiting = _requests(
+        queue_s=_times(0.1), ttft_s=_times(0.28), held_s=60.0, held_by_reads_s=15.0, held_by_writes_s=12.0,
+        held_by_computation_s=21.0,
+    )  # fmt: skip
     _, run = _measured(tmp_path, waiting)
     assert bottleneck._of_repeats([run]).endswith(
-        " Slots were held by reads for 25 % of their time, by writes for 20 %, and by computation and the rest for 55 "
-        "%."
+        " Slots were held by reads for 25 % of their time, by writes for 20 %, by computation for 35 %, and by waits "
+        "for other requests for 20 %."
     )
     _, old = _measured(tmp_path, structs.replace(waiting, held_s=None))
     assert "Slots" not in bottleneck._of_repeats([old])
@@ -83,12 +85,23 @@ def test_a_queue_is_explained_by_what_held_the_slots(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("served", "known"),
-    [(100, {"p50", "p95", "p99"}), (99, {"p50", "p95", "p99"}), (98, {"p50", "p95"}), (94, {"p50"}), (49, set())],
-)
+    [
+        (150, {"p50", "p95", "p99"}), (149, {"p50", "p95", "p99"}), (148, {"p50", "p95"}), (143, {"p50", "p95"}),
+        (142, {"p50"}), (75, {"p50"}), (74, set()),
+    ],
+)  # fmt: skip
 def test_a_quantile_of_requests_that_were_not_served_is_unknown(served: int, known: set[str]) -> None:
-    made = _requests(served=served)
+    made = _requests(requests=150, served=served)
     quantiles: tuple[Literal["p50", "p95", "p99"], ...] = ("p50", "p95", "p99")
     assert {name for name in quantiles if made.first_token(name) is not None} == known
+
+
+def test_the_repeat_that_served_the_fewest_is_the_slowest(tmp_path: Path) -> None:
+    _, whole = _measured(tmp_path, _requests(ttft_s=_times(0.4)))
+    _, part = _measured(tmp_path, _requests(served=40, ttft_s=_times(0.1)))
+    assert "above 300 ms (median), above 300 ms (p99) (the slowest repeat)" in bottleneck._of_repeats([whole, part])
+    _, nothing = _measured(tmp_path, _requests(served=0, ttft_s=None, queue_s=None, load_s=None, prefill_s=None))
+    assert "Served 100 of 200 requests." in bottleneck._of_repeats([whole, nothing])
 
 
 def test_no_request_is_in_time_if_there_is_none() -> None:
@@ -98,7 +111,7 @@ def test_no_request_is_in_time_if_there_is_none() -> None:
 
 
 def test_a_search_with_few_requests_is_inconclusive(tmp_path: Path) -> None:
-    tries = (UserTry(4, 0.1, True, 30), UserTry(8, 3.0, False, 60, 20, 0.6))
+    tries = (UserTry(4, 0.1, True, 30), UserTry(8, 3.0, False, 60, 20, 0.4, 0.9))
     few = _requests(requests=30, served=30, users_in_time=4, tries=tries)
     _, run = _measured(tmp_path, few, "inference.search.most=64")
     assert job_banner._of_storage([run]).state == "inconclusive"
@@ -109,16 +122,34 @@ def test_a_search_with_few_requests_is_inconclusive(tmp_path: Path) -> None:
 
 
 def test_users_that_slots_and_computation_limit_are_no_limit_of_storage(tmp_path: Path) -> None:
-    tries = (UserTry(4, 0.1, True, 100), UserTry(8, 3.0, False, 100, 20, 0.12), UserTry(16, 5.0, False, 100, 20, 0.8))
+    tries = (
+        UserTry(4, 0.1, True, 100),
+        UserTry(8, 3.0, False, 100, 20, 0.88, 0.9),
+        UserTry(16, 5.0, False, 100, 20, 0.2, 0.9),
+    )
     served = _requests(users_in_time=4, tries=tries)
     _, run = _measured(tmp_path, served, "inference.search.most=64")
     text = bottleneck._of_repeats([run])
-    assert "8 are too many. Slots and computation limit the users, and not storage: it held the slots for 12 %" in text
+    assert "8 are too many. Slots and computation limit the users, and not storage: computation held the slots" in text
 
     def figures(users: int) -> InferenceSummary:
-        return _requests(late=9 if users == 8 else 0, held_s=100.0, held_by_storage_s=31.0)
+        is_late = users == 8
+        return _requests(
+            late=9 if is_late else 0, queue_s=_times(0.12), held_s=100.0, held_by_computation_s=61.0 if is_late else 9.0
+        )
 
-    assert "storage: it held the slots for 31 % of their time." in _users(tmp_path / "study", "2,8", figures)
+    assert "computation held the slots for 61 % of their time." in _users(tmp_path / "study", "2,8", figures)
+
+
+def test_storage_that_is_too_slow_without_a_queue_is_no_limit_of_slots(tmp_path: Path) -> None:
+    """A single user waits for reads; computation after the first token holds the slot most of the time."""
+
+    def figures(users: int) -> InferenceSummary:
+        return _requests(late=9, queue_s=_times(0.0), held_s=100.0, held_by_computation_s=90.0)
+
+    text = _users(tmp_path, "1,2", figures)
+    assert "fewer than 1" in text
+    assert "Slots" not in text
 
 
 def test_the_banner_says_where_the_blocks_came_from(tmp_path: Path) -> None:
@@ -208,7 +239,9 @@ def test_tables_of_a_run(tmp_path: Path) -> None:
     assert run.result is not None
     assert run.result.summary is not None
     facts = dict(job_rows.facts(run, run.result.summary))
-    assert facts["unserved"] == "2 of 100 requests had not begun when inference.time was over"
+    assert facts["unserved"].startswith(
+        "2 of 100 requests had not begun inference.target after they arrived; they count as"
+    )
     assert facts["evicted"] == "5 blocks from storage, 6 blocks from memory"
     assert facts["tokens"].startswith("storage allows a rank 12,000 tokens/s: 600 tokens")
     assert facts["verified"] == "1,000 blocks read had the content that was written"
@@ -267,6 +300,34 @@ def test_the_largest_number_of_users_in_time_is_named(tmp_path: Path, limit: int
 def test_users_whose_requests_are_not_all_served_are_too_many(tmp_path: Path) -> None:
     text = _users(tmp_path, "2,4,8", lambda users: _requests(served=98 if users == 4 else 99))
     assert text == (f"{_LEAD} 2; with 4: not all requests are served in time. But 8 met it, so the noise is large.")
+
+
+def test_a_level_that_memory_serves_is_no_reason_to_know_nothing(tmp_path: Path) -> None:
+    def figures(users: int) -> InferenceSummary:
+        return _requests(blocks_read=0 if users == 2 else 1000, late=5 if users == 8 else 0)
+
+    text = _users(tmp_path, "2,4,8", figures)
+    assert text.startswith(f"{_LEAD} 4; with 8: ")
+
+
+def test_a_number_of_users_that_read_from_memory_is_not_known(tmp_path: Path) -> None:
+    made = studies.make(tmp_path, studies.asked("kv_cache_llama3_8b", "inference.users=2,4", settings=()))
+    studies.write(made, lambda point, repeat: 1.0)
+    jobs = [job_outcome.load(path) for path in study_outcome.jobs(made)]
+    jobs = [
+        job._replace(
+            runs=[
+                run._replace(result=structs.replace(_with(run, lambda users: _requests()), file_system="tmpfs"))
+                for run in job.runs
+            ]
+        )
+        for job in jobs
+    ]
+    (text,) = user_limit.of_study(jobs)
+    assert "not known, because the bytes of 00-p0-measure-1 may not have come from storage" in text
+    failed = [job._replace(runs=[job.runs[0]._replace(result=None), *job.runs[1:]]) for job in jobs]
+    (text,) = user_limit.of_study(failed)
+    assert "has no valid result" in text
 
 
 def test_a_single_number_of_users_has_no_such_sentence(tmp_path: Path) -> None:

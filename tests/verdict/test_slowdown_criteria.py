@@ -79,6 +79,20 @@ def test_inference_is_slowed_down_if_first_tokens_come_later() -> None:
     assert check.outcome == "pass"
 
 
+def test_a_quantile_that_other_loads_make_unknown_is_no_pass() -> None:
+    """Together, so many requests are not served that their p99 is unknown."""
+    job = _job([0.2, 0.21, 0.22], [9.0, 9.1, 9.2], "ttft_p99_s", kv_read_p99_s=0.002)
+    for lacking in (1, 3):
+        together = [one for one in job.measurements if one.key.mix == _TOGETHER][:lacking]
+        runs = [
+            structs.replace(one, metrics={"kv_read_p99_s": 0.002}) if one in together else one
+            for one in job.measurements
+        ]
+        (check,) = _checks(structs.replace(job, measurements=tuple(runs)), max_p99_slowdown=2.0)
+        assert check.outcome == "fail"
+        assert f"missing in {lacking} run" in check.text
+
+
 def test_a_limit_is_inconclusive_within_the_interval_and_for_a_single_pair() -> None:
     (check,) = _checks(_job([100.0, 100.0, 100.0], [60.0, 50.0, 40.0]), max_slowdown=2.0)
     assert check.outcome == "inconclusive"
@@ -97,3 +111,25 @@ def test_a_limit_applies_to_no_run_without_other_loads() -> None:
     (check,) = _checks(plain, max_slowdown=3.0)
     assert check.outcome == "fail"
     assert "applies to no measured run" in check.text
+
+
+@pytest.mark.parametrize(
+    ("limit", "metric", "requests", "outcome"),
+    [
+        ("max_ttft_p99", "ttft_p99_s", 100, "pass"),
+        ("max_ttft_p99", "ttft_p99_s", 99, "inconclusive"),
+        ("max_ttft_p95", "ttft_p95_s", 20, "pass"),
+        ("max_ttft_p95", "ttft_p95_s", 19, "inconclusive"),
+        ("max_ttft_p50", "ttft_p50_s", 3, "pass"),
+    ],
+)
+def test_a_quantile_of_few_requests_meets_no_limit(limit: str, metric: str, requests: int, outcome: str) -> None:
+    """One of three runs has few requests. A limit that is not met is not met all the same."""
+    runs = [
+        structs.replace(run(number, begins=61.0 * number, metrics={metric: 0.2}), requests=requests + 50 * (number % 3))
+        for number in (1, 2, 3)
+    ]
+    (check,) = _checks(entry(runs), **{limit: units.Seconds(10)})
+    assert check.outcome == outcome, check.text
+    (check,) = _checks(entry(runs), **{limit: units.Seconds(0.01)})
+    assert check.outcome == "fail"
