@@ -229,8 +229,8 @@ def _check(
 
 def _metric(required: Limit, group: CriterionGroup, metric: MetricName, prior: NightSpread) -> Check:
     check = _values(required, group, metric, group.values(metric), prior)
-    fewest = min((run.run.requests for run in group.runs if run.run.requests is not None), default=0)
     needed = _REQUESTS.get(metric, 0)
+    fewest = min((run.run.requests for run in group.runs if run.run.requests is not None), default=needed)
     if check.outcome != "pass" or fewest >= needed:
         return check
     text = f"a run has {counted(fewest, 'request')}, and this quantile needs {needed}; set a longer inference.time"

@@ -687,7 +687,7 @@ def test_numbers_of_checkpoints_are_for_the_open_division_of_v3_only() -> None:
         assert (check.outcome == "pass") is is_met, check.text
 
 
-_SERVED = {"late_share": 0.0, "ttft_p99_s": 1.0, "kv_read_p99_s": 0.01}
+_SERVED = {"late_share": 0.0, "ttft_p95_s": 1.0, "kv_read_p99_s": 0.01}
 
 
 def _serving_job(name: str, settings: tuple[str, ...], runs: int, outputs: str, **metrics: float) -> Entry:
@@ -724,7 +724,7 @@ def test_kv_caches_by_the_conditions_of_mlperf(
     ({}, 3, set()),
     ({}, 2, {"min_measured_runs"}),
     ({"late_share": 0.2}, 3, {"max_late_share"}),
-    ({"ttft_p99_s": 30.0}, 3, {"max_ttft_p99"}),
+    ({"ttft_p95_s": 30.0}, 3, {"max_ttft_p95"}),
     ({"kv_read_p99_s": 5.0}, 3, {"max_kv_read_p99"}),
 ])  # fmt: skip
 def test_kv_caches_by_our_template(metrics: dict[str, float], runs: int, failed: set[str]) -> None:
