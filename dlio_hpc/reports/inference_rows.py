@@ -23,7 +23,7 @@ RUNS_LEGEND = (
 )
 
 
-class Queue(Protocol):
+class QueueShares(Protocol):
     """What requests waited for: a summary, or a try of a search."""
 
     @property
@@ -225,7 +225,7 @@ def _holder(summaries: Sequence[InferenceSummary]) -> str:
     )
 
 
-def limited_by(queues: Sequence[Queue]) -> str:
+def limited_by(queues: Sequence[QueueShares]) -> str:
     """Return a sentence if computation, and not storage, limits the number of users: requests wait for slots most of
     the time to their first token, and computation holds the slots most of their time. queues: those of numbers of users
     that are too large.

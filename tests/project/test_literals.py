@@ -57,6 +57,7 @@ _PARTIAL = {
         "reports/verdict_banners.py",
         "bug cached fail incomplete inconclusive infrastructure invalid not_comparable pass skipped",
     ): "criteria compare no jobs",
+    ("verdict/performance_criteria.py", "ttft_p95_s ttft_p99_s"): "quantiles that need many requests",
     (
         "reports/figures/regression_plots.py",
         "improved inconclusive pass regression",
