@@ -26,8 +26,8 @@ _MOST, _NEARLY = 3, 0.9
 
 
 def verdict(slowdowns: Sequence[Slowdown]) -> str:
-    """Return the verdict on the loads: a sentence for each load that is slowed down, the largest slowdown first, and
-    one on loads of which it is not known.
+    """Return the verdict on the loads: a sentence for each load that is slowed down, the largest slowdown first, one on
+    loads of which it is not known, and one on loads without a difference.
     """
     judged = sorted((one for one in slowdowns if one.is_main), key=lambda one: -one.slowdown)
     if not judged:
@@ -39,12 +39,17 @@ def verdict(slowdowns: Sequence[Slowdown]) -> str:
     unknown = [one for one in judged if one.verdict == "unknown"]
     if not slower and not unknown:
         return _without(judged)
-    by_load = {name: [one for one in slower if one.load == name] for name in dict.fromkeys(one.load for one in slower)}
+    by_load: dict[tuple[str, str], list[Slowdown]] = {}
+    for one in slower:
+        by_load.setdefault((one.mix, one.load), []).append(one)
     sentences = [f"{_sentence(_cause(rows))}." for rows in list(by_load.values())[:_MOST]]
     sentences += [f"{_unknown(one)}." for one in unknown[: 1 if slower else 2]]
-    noisy = [one for one in judged if one.verdict == "same" and one.excludes >= HIDDEN and one.load not in by_load]
-    if slower and noisy:
-        sentences.append(f"Too noisy for {_joined(list(dict.fromkeys(one.load for one in noisy)))}.")
+    if slower:
+        others = [one for one in judged if (one.mix, one.load) not in by_load and one.verdict == "same"]
+        noisy = dict.fromkeys(one.load for one in others if one.excludes >= HIDDEN)
+        quiet = dict.fromkeys(one.load for one in others if one.load not in noisy)
+        for text, names in (("Too noisy", noisy), ("No difference", quiet)):
+            sentences += [f"{text} for {_joined(list(names))}."] if names else []
     return " ".join(sentences)
 
 

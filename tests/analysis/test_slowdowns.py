@@ -166,7 +166,8 @@ def test_the_verdict_names_each_victim_once_by_its_simplest_cause() -> None:
         _judged("e", "a", slowdown=1.0, high=1.1, verdict="same"),
     ]
     assert slowdown_rows.verdict(rows) == (
-        "a and c slow b by 12.3 x (11.1 to 13). c slows a by 2.90 x (2.61 to 3.1). Too noisy for d."
+        "a and c slow b by 12.3 x (11.1 to 13). c slows a by 2.90 x (2.61 to 3.1). Too noisy for d. No difference "
+        "for e."
     )
     cells = {tuple(one.others): slowdown_rows._cell(one) for one in rows if one.load in "de"}
     assert cells == {("a",): "no (1.00 x)"}
