@@ -89,7 +89,9 @@ def requests(trace: RequestTrace) -> TracedRequests:
     """Return the requests of a trace. Raise ConfigError if the file has changed since it was scanned."""
     content = _content(trace.file)
     if trace.scan is None or _digest(content) != trace.scan.digest:
-        raise ConfigError(f"inference.trace: {trace.file} has changed since the submission; restore it, or submit the workload again")
+        raise ConfigError(
+            f"inference.trace: {trace.file} has changed since the submission; restore it, or submit the workload again"
+        )
     return _parsed(trace.file, content)
 
 

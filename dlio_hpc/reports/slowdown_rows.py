@@ -11,7 +11,7 @@ from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.reports import study_rows
 from dlio_hpc.results.metrics import METRICS
 
-HEADER = ("load", "together with", "n", "metric", "alone", "together", "slowdown", "95 % interval", "verdict")
+HEADER = ("load", "together with", "verdict", "slowdown", "95 % interval", "n", "metric", "alone", "together")
 FURTHER = ("load", "together with", "metric", "alone", "together", "slowdown", "95 % interval")
 MATRIX_LEGEND = "no: no difference. ?: too noisy, or unknown. A load with a fixed rate has no row of its own."
 FURTHER_LEGEND = "Intervals are simultaneous for the rows of a metric."
@@ -105,9 +105,10 @@ def _end(value: float) -> str:
 
 def row(one: Slowdown) -> list[str]:
     """Return the table row for a slowdown (header: HEADER)."""
-    load, others, *rest = further(one)
+    load, others, noun, alone, together, slowdown, ends = further(one)
     same = "no difference" if one.excludes < HIDDEN else "too noisy"
-    return [load, others, str(one.pairs), *rest, same if one.verdict == "same" else one.verdict]
+    verdict = same if one.verdict == "same" else one.verdict
+    return [load, others, verdict, slowdown, ends, str(one.pairs), noun, alone, together]
 
 
 def matrices(slowdowns: Sequence[Slowdown]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
