@@ -140,7 +140,7 @@ def _times(value: float) -> str:
 def further(one: Slowdown) -> list[str]:
     """Return the table row for the slowdown of a further metric (header: FURTHER)."""
     alone, together = (study_rows.number(value, one.metric) for value in (one.alone, one.together))
-    noun = METRICS[one.metric].noun
+    noun = METRICS["samples_per_s" if one.metric == "common_samples_per_s" else one.metric].noun  # remarks say the rest
     return [one.load, listed(one.others), noun, alone, together, _times(one.slowdown), interval(one)]
 
 
