@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dlio_hpc.base.errors import DlioError
 from dlio_hpc.files import rundir
@@ -50,13 +50,15 @@ class RunProgress(Struct, frozen=True):
     done: int
     """Steps that all ranks have done, or files that the ranks have generated."""
     total: int
-    """Steps of a rank in the run, or files of the dataset."""
+    """Steps of a rank in the run, or files of the dataset; 0 if the run may start again until the other loads of its
+    mix end.
+    """
     unit: str
     """Unit of `done` and `total`: steps or files."""
     epoch: int
     """Number of the current epoch, counted from 1; 0 if the run has no epochs."""
     epochs: int
-    """Number of epochs of the run; 0 if it has none."""
+    """Number of epochs of the run; 0 if it has none; 1 if the run may start again until other loads end."""
     elapsed_s: float
     """Seconds since the first step, or since the first file."""
     bytes: int
@@ -86,7 +88,7 @@ class LiveRun(RunProgress, frozen=True):
     @property
     def left_s(self) -> float | None:
         """Estimated seconds until the end of the run, from the mean speed so far; None if the run has just begun."""
-        if not self.done or self.elapsed_s < _SOONEST_S:
+        if not self.done or not self.total or self.elapsed_s < _SOONEST_S:
             return None
         return self.elapsed_s * (self.total - self.done) / self.done
 
@@ -96,7 +98,8 @@ def of(job: Path) -> LiveRun | None:
     folders = sorted(job.glob(f"{rundir.RUNS}/*/{rundir.LIVE}"), key=lambda folder: _number(folder.parent.name))
     for folder in reversed(folders):
         if states := live_state.read(folder):
-            return _run(folder.parent.name, _names(job), states)
+            run = _run(folder.parent.name, _names(job), states)
+            return structs.replace(run, total=0, epochs=1) if run.name in _restarted(job) else run
     return None
 
 
@@ -124,6 +127,17 @@ def _names(job: Path) -> tuple[str, ...]:
     except (OSError, DlioError):
         return ()
     return tuple(rundir.run_name(run.number, run.name) for run in plan.runs)
+
+
+@lru_cache(maxsize=64)
+def _restarted(job: Path) -> frozenset[str]:
+    """Return the names of the runs that may start again until the other loads of their mix end."""
+    try:
+        plan, _ = plans.load(job / rundir.PLAN)
+    except (OSError, DlioError):
+        return frozenset()
+    loads = (run for run in plan.runs if run.load is not None and run.load.until != "first")
+    return frozenset(rundir.run_name(run.number, run.name) for run in loads)
 
 
 def _run(name: str, names: Sequence[str], states: list[RankState]) -> LiveRun:

@@ -110,6 +110,8 @@ _PHASES = {
 def _counts(run: LiveRun) -> Iterator[str]:
     if run.total:
         yield f"{run.done:,} of {run.total:,} {run.unit}"
+    elif run.epochs:
+        yield f"{run.done:,} {run.unit} so far"
     if run.epochs > 1:
         yield f"epoch {run.epoch} of {run.epochs}"
     if _PHASES[run.phase]:

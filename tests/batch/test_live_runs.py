@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from dlio_hpc.base import serialization
 from dlio_hpc.batch import live_runs
 from dlio_hpc.batch.job_record import Job, Sighting
 from dlio_hpc.batch.job_watch import Watched
 from dlio_hpc.batch.live_runs import LiveRun, RunRates, Slowest
+from dlio_hpc.cli import live_view
 from dlio_hpc.cli.live_view import LiveView
+from dlio_hpc.config import site, workload
 from dlio_hpc.core import clock
 from dlio_hpc.core.distributions import BYTES, COMPUTED, READY, STARTED, SYNCED
 from dlio_hpc.core.live_writer import LiveWriter
@@ -21,6 +24,8 @@ from dlio_hpc.core.merge import Host
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.documents.jobs import LiveDocument
 from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.plan import packing, study
+from dlio_hpc.plan.mix import MixKeys
 from dlio_hpc.results import live_state
 from dlio_hpc.results.live_state import RankState
 from tests.conftest import Run
@@ -266,3 +271,22 @@ def test_a_state_that_no_rank_wrote_is_left_out(tmp_path: Path, content: str) ->
         folder.mkdir(parents=True)
         (folder / "node-0").write_text(content + "\n")
     assert live_runs.of(tmp_path) is None
+
+
+@pytest.mark.parametrize("until", ["first", "last"])
+def test_a_load_that_starts_again_has_no_end(tmp_path: Path, until: Any) -> None:
+    machine = structs.replace(site.load("local"), ranks_per_node=2)
+    parts = [
+        study.PartRequest(workload.draft(name, ()), machine, name=name, mix="busy", share=0.5)
+        for name in ("demo", "metadata_own")
+    ]
+    request = study.JobRequest(tmp_path / "runs", data=tmp_path / "data", seed=1)
+    (plan,) = packing.plans(study.make("mixed", parts, request, study.About(mixes=MixKeys(until=until))))
+    (tmp_path / rundir.PLAN).write_bytes(serialization.encode(plan))
+    load = plan.runs[-1]
+    shown = _of(_job(tmp_path, _STEPS, rundir.run_name(load.number, load.name)))
+    assert (shown.total, shown.epochs) == ((20, 2) if until == "first" else (0, 1))
+    assert (shown.left_s is None) == (until == "last")
+    texts = list(live_view._counts(shown))
+    assert texts[0] == ("6 of 20 steps" if until == "first" else "6 steps so far")
+    assert not live_runs._restarted(tmp_path / "absent")
