@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.slowdowns import RELEVANT, Fairness, Slowdown
-from dlio_hpc.base.units import counted, format_size, listed
+from dlio_hpc.base.units import counted, format_seconds, format_size, listed
 from dlio_hpc.dataset import checkpoint_files
 from dlio_hpc.plan.mix import OVERLAP
 from dlio_hpc.plan.study import Point, Study
@@ -164,14 +164,25 @@ def queues(study: Study, measured: Sequence[Measured]) -> list[str]:
     ]
 
 
-def backgrounds(study: Study) -> list[str]:
-    """Return a sentence for each load with a fixed rate: the rate, and that all valid runs held it."""
+def backgrounds(study: Study, measured: Sequence[Measured]) -> list[str]:
+    """Return sentences for each load with a fixed rate: the rate, and how exactly the runs held it."""
     first = {point.part: point for point in reversed(study.points)}
-    return [
-        f"{part.name} is a background of {_strength(first[part.name])}. A run that does not hold this rate is invalid."
-        for part in study.parts
-        if part.is_load and first[part.name].workload.compute.interval is not None
-    ]
+    own = {point.number: point.part for point in study.points}
+    sentences = []
+    for part in study.parts:
+        if not part.is_load or first[part.name].workload.compute.interval is None:
+            continue
+        paces = [one.summary.pace for one in measured if own[one.point] == part.name and one.summary.pace is not None]
+        reached = ""
+        if paces:
+            least = 100 * min(1.0, *(pace.per_s * pace.every_s for pace in paces))
+            latest = format_seconds(max(pace.latest_s for pace in paces))
+            reached = f" Runs reached {least:.1f} % of it or more, and a burst started at most {latest} late."
+        strength = _strength(first[part.name])
+        sentences.append(
+            f"{part.name} is a background of {strength}.{reached} A run that does not hold this rate is invalid."
+        )
+    return sentences
 
 
 def _strength(point: Point) -> str:

@@ -106,7 +106,7 @@ def _mixes(report: StudyReport) -> Section:
             for title, header, rows in slowdown_rows.matrices(report.slowdowns)
         ),
         Lines(slowdown_rows.queues(report.outcome.study, report.outcome.measured), "yellow"),
-        Lines(slowdown_rows.backgrounds(report.outcome.study)),
+        Lines(slowdown_rows.backgrounds(report.outcome.study, report.outcome.measured)),
         Lines(slowdown_rows.remarks(report.slowdowns, report.fairness)),
         *(
             [Table("Other metrics", slowdown_rows.FURTHER, further, legend=slowdown_rows.FURTHER_LEGEND)]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.base.errors import ConfigError, InvalidRun
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
@@ -17,7 +18,9 @@ from dlio_hpc.plan import background, study, study_file
 from dlio_hpc.plan.background import Background
 from dlio_hpc.plan.study import JobRequest
 from dlio_hpc.reports import slowdown_rows
+from dlio_hpc.results.run_result import PaceSummary
 from tests.conftest import Run as Command
+from tests.support import studies
 
 _BUSY = """
 name: busy
@@ -62,8 +65,17 @@ def test_the_page_states_the_strength(tmp_path: Path, rate: str, words: str) -> 
     made = study.make("busy", parts, JobRequest(tmp_path / "runs", data=tmp_path / "data"), study.About())
     others = [point for point in made.points if point.part == "others"]
     assert {point.ranks for point in others} == {3}
-    (text,) = slowdown_rows.backgrounds(made)
+    (text,) = slowdown_rows.backgrounds(made, [])
     assert f"others is a background of {words}" in text
+    assert "burst" not in text
+    number = next(point.number for point in made.points if point.part == "others")
+    paces = [PaceSummary(0.05, 19.9, 0.3, 0.1), PaceSummary(0.05, 19.8, 2.5, 0.1), PaceSummary(0.05, 20.1, 0.2, 0.0)]
+    measured = [
+        Measured(number, repeat, "job", "run", "", "", studies.summary(1.0, pace=pace))
+        for repeat, pace in enumerate(paces)
+    ]
+    (text,) = slowdown_rows.backgrounds(made, measured)
+    assert "Runs reached 99.0 % of it or more, and a burst started at most 2.5 s late." in text
 
 
 @pytest.mark.parametrize(
