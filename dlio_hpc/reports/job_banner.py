@@ -29,7 +29,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.described()}; {done}.")
     if not planned:
         return _of_other(outcome)
-    parts = [_of_storage(measured), *of_disturbance(measured), _of_repeats(measured)]
+    parts = [*of_disturbance(measured), _of_storage(measured), _of_repeats(measured)]
     gravest = banner.gravest(parts)
     text = gravest.text if gravest.state != "good" else " ".join(part.text for part in parts)
     return Banner(gravest.state, text + _setup_remark(outcome))

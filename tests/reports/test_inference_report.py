@@ -13,7 +13,7 @@ from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, inference_rows, job_banner, job_page, job_rows, user_limit
 from dlio_hpc.reports.page import Table
-from dlio_hpc.results.run_result import Distribution, Epoch, InferenceSummary, Result, UserTry
+from dlio_hpc.results.run_result import Distribution, Disturbance, Epoch, InferenceSummary, Level, Result, UserTry
 from tests.support import planning, studies
 
 _LEAD = "Users in time (99 % of the first tokens within 2 s):"
@@ -67,6 +67,19 @@ def test_the_first_sentences_name_the_parts_of_the_time(tmp_path: Path) -> None:
         "Served 190 of 200 requests; time to the first token 360 ms (median), above 1.2 s (p99) (the slowest"
     )
     assert text.endswith("; 7 late. Not sustained: the queue of requests grows.")
+
+
+def test_a_cpu_quota_is_named_before_the_queue_that_it_causes(tmp_path: Path) -> None:
+    outcome = _job(tmp_path)
+    for quota, text in ((0.9, "a CPU quota stopped the ranks in 90 %"), (0.0, "Not sustained: the queue of requests")):
+        level = Disturbance(9.0, 8, None, None, None, None, None, None, throttled=Level(quota, quota, "n2"))
+        runs = [
+            run._replace(result=structs.replace(_with(run, lambda _: _requests(is_sustained=False)), disturbance=level))
+            for run in outcome.runs
+        ]
+        banner = job_banner.of_jobs([outcome._replace(runs=runs)])
+        assert banner.state == "inconclusive"
+        assert text in banner.text
 
 
 def test_a_queue_is_explained_by_what_held_the_slots(tmp_path: Path) -> None:
