@@ -34,7 +34,7 @@ parts:
     workload: llama3_8b
     mix: busy
     share: 0.25
-    set: {compute.time: 20 ms, checkpoint: {writes: 4, model_bytes: 1 MiB, fsync: true}}
+    set: {compute.time: 150 ms, checkpoint: {writes: 4, model_bytes: 1 MiB, fsync: true}}
   storm:
     workload: metadata_own
     mix: busy
