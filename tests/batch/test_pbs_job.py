@@ -117,7 +117,7 @@ ranks_per_node: 4
 mixes: {{place: {"nodes" if NODES == 2 else "ranks"}}}
 parts:
   train:
-    {{workload: demo, mix: busy, share: 0.5, set: {{dataset.format: raw, dataset.files: 8, reader.drop_cache: true}}}}
+    {{workload: demo, mix: busy, share: 0.5, set: {{dataset.format: raw, dataset.files: 8, compute.time: 200 ms}}}}
   storm: {{workload: metadata_own, mix: busy, share: 0.5, set: {{metadata.files: 100, train.epochs: 2}}}}
 """)
     done = on_pbs("dlio-submit", "--study", mix, *on_pbs.usual, "--wait", "--json")
