@@ -98,8 +98,9 @@ def of(job: Path) -> LiveRun | None:
     folders = sorted(job.glob(f"{rundir.RUNS}/*/{rundir.LIVE}"), key=lambda folder: _number(folder.parent.name))
     for folder in reversed(folders):
         if states := live_state.read(folder):
-            run = _run(folder.parent.name, _names(job), states)
-            return structs.replace(run, total=0, epochs=1) if run.name in _restarted(job) else run
+            planned = _planned(job)
+            run = _run(folder.parent.name, list(planned), states)
+            return structs.replace(run, total=0, epochs=1) if planned.get(run.name) else run
     return None
 
 
@@ -110,7 +111,7 @@ def _number(name: str) -> int:
 
 def place(job: Path, name: str) -> str:
     """Return the name of a run with its place in the plan of its job, such as "run 2 of 3: 01-measure"."""
-    names = _names(job)
+    names = list(_planned(job))
     return placed(names.index(name) + 1 if name in names else 0, len(names), name)
 
 
@@ -120,24 +121,17 @@ def placed(number: int, runs: int, name: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _names(job: Path) -> tuple[str, ...]:
-    """Return the names of the runs of a job; no name if its plan cannot be read."""
+def _planned(job: Path) -> dict[str, bool]:
+    """Return the names of the runs of a job, in their order, and for each whether it may start again until the other
+    loads of its mix end. Return no name if the plan of the job cannot be read.
+    """
     try:
         plan, _ = plans.load(job / rundir.PLAN)
     except (OSError, DlioError):
-        return ()
-    return tuple(rundir.run_name(run.number, run.name) for run in plan.runs)
-
-
-@lru_cache(maxsize=64)
-def _restarted(job: Path) -> frozenset[str]:
-    """Return the names of the runs that may start again until the other loads of their mix end."""
-    try:
-        plan, _ = plans.load(job / rundir.PLAN)
-    except (OSError, DlioError):
-        return frozenset()
-    loads = (run for run in plan.runs if run.load is not None and run.load.until != "first")
-    return frozenset(rundir.run_name(run.number, run.name) for run in loads)
+        return {}
+    return {
+        rundir.run_name(run.number, run.name): run.load is not None and run.load.until != "first" for run in plan.runs
+    }
 
 
 def _run(name: str, names: Sequence[str], states: list[RankState]) -> LiveRun:

@@ -60,11 +60,11 @@ def size_histogram(sizes: Counts) -> Counts:
     return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)
 
 
-def of_histogram(counts: Counts, total_s: float, longest: float, endless: int = 0) -> Distribution | None:
+def of_histogram(counts: Counts, total_s: float, longest: float, unfinished: int = 0) -> Distribution | None:
     """Return the distribution that a latency histogram describes, or None if the histogram is empty. total_s, longest:
     sum and maximum of the latencies in seconds. The mean and the maximum of the distribution are exact; a quantile is
     the geometric mean of the edges of its bin, or the maximum if the quantile of so few latencies is the largest one.
-    endless: number of operations that did not end, and which are longer than all others. A quantile that falls among
+    unfinished: number of operations that did not end, and which are longer than all others. A quantile that falls among
     them is the maximum of the others, and so too low.
     """
     reads = int(counts.sum())
@@ -72,7 +72,7 @@ def of_histogram(counts: Counts, total_s: float, longest: float, endless: int = 
         return None
     edges = bin_edges()
     middles = np.append(np.sqrt(edges[:-1] * edges[1:]), longest)
-    places = np.ceil(np.array([0.50, 0.95, 0.99, 0.999]) * (reads + endless))
+    places = np.ceil(np.array([0.50, 0.95, 0.99, 0.999]) * (reads + unfinished))
     at = np.where(places < reads, np.searchsorted(np.cumsum(counts), places), len(counts))
     p50, p95, p99, p999 = np.minimum(middles[at], longest).tolist()
     return Distribution(total_s / reads, p50, p95, p99, longest, p999)

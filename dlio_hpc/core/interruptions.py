@@ -109,10 +109,10 @@ def _suspended() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-def of_run(merged: Merged, per_epoch: int, stops: list[Stops], most: int = _MOST) -> list[Interruption]:
+def of_run(merged: Merged, per_epoch: int, stops: list[Stops]) -> list[Interruption]:
     """Return the interruptions of a run, the longest first. A long computation is not reported if a stop in the same
-    step explains it. stops: signs of interruptions on each rank. per_epoch: number of steps in an epoch. most: number
-    of interruptions that are listed. If there are more, the last one has the time of all other stops.
+    step explains it. stops: signs of interruptions on each rank. per_epoch: number of steps in an epoch. If there are
+    too many to list, the last one has the time of all other stops.
     """
     if not merged.steps.size:
         return []
@@ -123,13 +123,11 @@ def of_run(merged: Merged, per_epoch: int, stops: list[Stops], most: int = _MOST
     suspended = max(stop.suspended_s for stop in stops)
     whole = [Interruption("suspended", 0, 0, suspended, len(stops))] if suspended > _LONGER_S else []
     made = sorted([*whole, *by_step.values()], key=lambda interruption: -interruption.seconds)
-    if len(made) <= most:
-        return made
-    rest = [one for one in made[most - 1 :] if one.kind == "stopped"]
-    if not rest:
-        return made[:most]
+    rest = [one for one in made[_MOST - 1 :] if one.kind == "stopped"]
+    if len(made) <= _MOST or not rest:
+        return made[:_MOST]
     return [
-        *made[: most - 1],
+        *made[: _MOST - 1],
         Interruption("stopped", 0, 0, sum(one.seconds for one in rest), max(one.ranks for one in rest)),
     ]
 

@@ -76,10 +76,10 @@ def _of_epochs(served: Floats, histograms: distributions.Counts, keys: Inference
     def count(column: int) -> int:
         return int(totals[column])
 
-    def times(kind: int, endless: int = 0) -> Distribution | None:
+    def times(kind: int, unfinished: int = 0) -> Distribution | None:
         sums = SUMS + 2 * kind
         counts = histograms[:, :, kind].sum(axis=(0, 1))
-        return distributions.of_histogram(counts, float(totals[sums]), float(served[..., sums + 1].max()), endless)
+        return distributions.of_histogram(counts, float(totals[sums]), float(served[..., sums + 1].max()), unfinished)
 
     grown = (served[..., END_QUEUE] > keys.slots) & (served[..., END_QUEUE] > served[..., HALF_QUEUE])
     of_epochs = served.sum(axis=0)

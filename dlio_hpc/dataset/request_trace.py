@@ -36,7 +36,6 @@ class _Form(NamedTuple):
     number of the column hash_ids stands; 0: the trace has no such column.
     """
 
-    title: str
     prompt: str
     answer: str
     arrival: str
@@ -48,11 +47,11 @@ class _Form(NamedTuple):
 # Sources, 2026-11: Azure/AzurePublicDataset (AzureLLMInferenceTrace_*.csv of 2023 and 2024), HPMLL/BurstGPT,
 # alibaba-edu/qwen-bailian-usagetraces-anon (*_blksz_16.jsonl), kvcache-ai/Mooncake (FAST25-release/traces) on GitHub.
 _FORMS = (
-    _Form("dlio-hpc", "prompt", "answer", "arrival", 1.0),
-    _Form("Azure", "ContextTokens", "GeneratedTokens", "TIMESTAMP", 0.0),
-    _Form("BurstGPT", "Request tokens", "Response tokens", "Timestamp", 1.0),
-    _Form("Qwen-Bailian", "input_length", "output_length", "timestamp", 1.0, "chat_id", 16),
-    _Form("Mooncake", "input_length", "output_length", "timestamp", 1e-3, "", 512),
+    _Form("prompt", "answer", "arrival", 1.0),  # ours
+    _Form("ContextTokens", "GeneratedTokens", "TIMESTAMP", 0.0),  # Azure
+    _Form("Request tokens", "Response tokens", "Timestamp", 1.0),  # BurstGPT
+    _Form("input_length", "output_length", "timestamp", 1.0, "chat_id", 16),  # Qwen-Bailian
+    _Form("input_length", "output_length", "timestamp", 1e-3, "", 512),  # Mooncake
 )
 
 

@@ -289,4 +289,4 @@ def test_a_load_that_starts_again_has_no_end(tmp_path: Path, until: Any) -> None
     assert (shown.left_s is None) == (until == "last")
     texts = list(live_view._counts(shown))
     assert texts[0] == ("6 of 20 steps" if until == "first" else "6 steps so far")
-    assert not live_runs._restarted(tmp_path / "absent")
+    assert live_runs._planned(tmp_path / "absent") == {}

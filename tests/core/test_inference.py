@@ -447,7 +447,7 @@ def test_links_in_the_folder_of_blocks_are_not_followed(tmp_path: Path, layout: 
 
 
 def test_quantiles_count_requests_that_were_not_served_as_the_longest() -> None:
-    """Of 100 requests, 97 have their first token after 0.1 s, and three are not served. Two of the others are late."""
+    """Of 100 requests, three are not served. The other 97 get their first token after 0.1 s, and two count as late."""
     keys = _keys(target=units.Seconds(1), search=UserSearch(8))
     columns = np.zeros((1, 2, kv_record.COLUMNS))
     columns[..., kv_record.ARRIVED], columns[..., kv_record.SERVED], columns[..., kv_record.LATE] = 100, 97, 2

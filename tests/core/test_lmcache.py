@@ -224,8 +224,8 @@ def _hashes(layout: _Layout) -> list[str]:
 @_LAYOUTS
 def test_blocks_have_the_calls_of_the_library(tmp_path: Path, layout: _Layout, direct: bool) -> None:
     straced.needed()
-    seen = _traced(tmp_path, _OURS, layout, str(direct))
-    assert seen == {name: _expected(layout, direct, number) for number, name in enumerate(_names(layout))}
+    calls = _traced(tmp_path, _OURS, layout, str(direct))
+    assert calls == {name: _expected(layout, direct, number) for number, name in enumerate(_names(layout))}
 
 
 @pytest.mark.strace
@@ -234,8 +234,8 @@ def test_the_library_has_the_calls_that_were_measured(tmp_path: Path, layout: _L
     """A lookup of all blocks comes before the reads; the calls on a file are the same."""
     pytest.importorskip("lmcache")
     straced.needed()
-    seen = _traced(tmp_path, _LIBRARY, layout, str(direct), "write,read,remove", *_hashes(layout))
-    assert seen == {name: _expected(layout, direct, number) for number, name in enumerate(_names(layout))}
+    calls = _traced(tmp_path, _LIBRARY, layout, str(direct), "write,read,remove", *_hashes(layout))
+    assert calls == {name: _expected(layout, direct, number) for number, name in enumerate(_names(layout))}
 
 
 @pytest.mark.parametrize(

@@ -157,11 +157,14 @@ def test_stops_in_a_step_are_added(tmp_path: Path) -> None:
     assert stop.seconds == pytest.approx(0.65)
 
 
-def test_the_time_of_all_stops_counts_although_only_the_longest_are_listed(tmp_path: Path) -> None:
+def test_the_time_of_all_stops_counts_although_only_the_longest_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interruptions, "_MOST", 4)
     made = _made(tmp_path)
     gaps = [(float(ready) - 0.0001, 0.0002) for ready in made.steps[0, :, READY]] * 3
     last = float(made.steps[0, -1, SYNCED])
-    listed = interruptions.of_run(made, 5, [Stops([], 0.0, [*gaps, (last + 9, 1.0)]), _NOTHING, _NOTHING], most=4)
+    listed = interruptions.of_run(made, 5, [Stops([], 0.0, [*gaps, (last + 9, 1.0)]), _NOTHING, _NOTHING])
     assert len(listed) == 4
     assert sum(one.seconds for one in listed) == pytest.approx(1.0 + 0.0006 * len(made.steps[0]))
     assert (listed[-1].kind, listed[-1].step) == ("stopped", 0)
